@@ -1,0 +1,99 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"leasehold.dev/test/cluster"
+)
+
+func commands() []command {
+	return []command{
+		{"control-plane up", "", "start etcd and an API server on loopback (any user)", controlPlaneUp},
+		{"control-plane down", "", "end them and remove their data", controlPlaneDown},
+		{"control-plane status", "", "tell whether they run", controlPlaneStatus},
+		{"control-plane env", "", "print KUBECONFIG and KUBEBUILDER_ASSETS for eval", controlPlaneEnv},
+		{"assets", "", "print the directory for envtest's KUBEBUILDER_ASSETS", assets},
+		{"tool", "NAME", "print the path of kubectl, helm or another program", tool},
+	}
+}
+
+func controlPlaneUp(ctx context.Context, env *environment, args []string) error {
+	o := newOptions(env, "control-plane up")
+	if _, err := o.parse(args, 0, 0); err != nil {
+		return err
+	}
+	c, err := cluster.UpControlPlane(ctx, o.Config)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, "export KUBECONFIG=%s\n", c.Kubeconfig())
+	return err
+}
+
+func controlPlaneDown(ctx context.Context, env *environment, args []string) error {
+	o := newOptions(env, "control-plane down")
+	if _, err := o.parse(args, 0, 0); err != nil {
+		return err
+	}
+	return cluster.DownControlPlane(ctx, o.Config)
+}
+
+func controlPlaneStatus(ctx context.Context, env *environment, args []string) error {
+	o := newOptions(env, "control-plane status")
+	if _, err := o.parse(args, 0, 0); err != nil {
+		return err
+	}
+	c, err := cluster.OpenControlPlane(o.Config)
+	if err != nil {
+		return err
+	}
+	return c.Status(ctx, env.stdout)
+}
+
+func controlPlaneEnv(ctx context.Context, env *environment, args []string) error {
+	o := newOptions(env, "control-plane env")
+	if _, err := o.parse(args, 0, 0); err != nil {
+		return err
+	}
+	c, err := cluster.OpenControlPlane(o.Config)
+	if err != nil {
+		return err
+	}
+	dir, err := cluster.Assets(ctx, env.stderr)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, "export KUBECONFIG=%s\nexport KUBEBUILDER_ASSETS=%s\n", c.Kubeconfig(), dir)
+	return err
+}
+
+func assets(ctx context.Context, env *environment, args []string) error {
+	o := newOptions(env, "assets")
+	if _, err := o.parse(args, 0, 0); err != nil {
+		return err
+	}
+	dir, err := cluster.Assets(ctx, env.stderr)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(env.stdout, dir)
+	return err
+}
+
+func tool(ctx context.Context, env *environment, args []string) error {
+	o := newOptions(env, "tool")
+	names, err := o.parse(args, 1, 1)
+	if err != nil {
+		return err
+	}
+	path, err := cluster.Tool(ctx, env.stderr, names[0])
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(env.stdout, path)
+	return err
+}

@@ -1,0 +1,72 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Down ends the cluster and removes all that it made, and nothing else. It may be
+// called again, and on a cluster that was only half made.
+func (c *Cluster) Down(ctx context.Context) error {
+	if c.existing != "" {
+		return fmt.Errorf("cluster of KUBECONFIG %s: %w", c.existing, errNotOurs)
+	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.down(ctx)
+}
+
+func (c *Cluster) down(ctx context.Context) error {
+	var errs []error
+	if c.state.Kind == kindCluster {
+		errs = append(errs, c.endContained(ctx))
+	}
+	for _, name := range downOrder(sortedKeys(c.state.Processes)) {
+		if err := c.state.Processes[name].Terminate(ctx, 3*time.Second); err != nil {
+			errs = append(errs, fmt.Errorf("end of %s: %w", name, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	c.state = newState(c.state.Kind, c.state.Name)
+	return nil
+}
+
+// downOrder ends the store last: an API server without one waits for it in vain.
+func downOrder(names []string) []string {
+	var order, last []string
+	for _, name := range names {
+		if name == etcdName {
+			last = append(last, name)
+		} else {
+			order = append(order, name)
+		}
+	}
+	return append(order, last...)
+}
+
+// DownControlPlane ends the control plane of that name, if there is one.
+func DownControlPlane(ctx context.Context, cfg Config) error {
+	return downKind(ctx, kindControlPlane, cfg)
+}
+
+func downKind(ctx context.Context, kind string, cfg Config) error {
+	c, err := load(kind, cfg)
+	if err != nil {
+		return err
+	}
+	return c.Down(ctx)
+}

@@ -1,0 +1,81 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// errNotOurs refuses what only works on a cluster that was started here.
+var errNotOurs = errors.New("not available, since KUBECONFIG names a cluster that was not started here: unset KUBECONFIG to use one that is")
+
+// Healthy asks the API server, and on a cluster also whether every node is ready.
+func (c *Cluster) Healthy(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	if err := client.Get(ctx, "/readyz", nil); err != nil {
+		return err
+	}
+	for _, n := range c.state.Nodes {
+		if err := nodeReady(ctx, client, n.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type getter interface {
+	Get(ctx context.Context, path string, into any) error
+}
+
+func nodeReady(ctx context.Context, client getter, name string) error {
+	var object struct {
+		Status struct {
+			Conditions []struct{ Type, Status, Message string }
+		}
+	}
+	if err := client.Get(ctx, "/api/v1/nodes/"+name, &object); err != nil {
+		return err
+	}
+	for _, condition := range object.Status.Conditions {
+		if condition.Type == "Ready" && condition.Status == "True" {
+			return nil
+		}
+		if condition.Type == "Ready" {
+			return fmt.Errorf("node %s is not ready: %s", name, condition.Message)
+		}
+	}
+	return fmt.Errorf("node %s has not said yet whether it is ready", name)
+}
+
+// Status writes what runs and what does not; its error says that something is amiss.
+func (c *Cluster) Status(ctx context.Context, w io.Writer) error {
+	if c.existing != "" {
+		return c.existingHealthy(ctx)
+	}
+	for _, name := range sortedKeys(c.state.Processes) {
+		p, word := c.state.Processes[name], "running"
+		if !p.Alive() {
+			word = "NOT RUNNING"
+		}
+		if _, err := fmt.Fprintf(w, "%-32s %-12s pid %-8d %s\n", name, word, p.PID, p.Spec.Log); err != nil {
+			return fmt.Errorf("status: %w", err)
+		}
+	}
+	for _, name := range sortedKeys(c.state.Cuts) {
+		if _, err := fmt.Fprintf(w, "%-32s CUT OFF from %s\n", name, c.state.Cuts[name]); err != nil {
+			return fmt.Errorf("status: %w", err)
+		}
+	}
+	if err := c.Healthy(ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "healthy; KUBECONFIG=%s\n", c.Kubeconfig())
+	return err
+}
