@@ -16,6 +16,9 @@ const (
 	clusterNetwork = "10.221.0.0/16"
 	serviceRange   = "10.221.128.0/20"
 	serviceAPI     = "10.221.128.1" // the Service default/kubernetes: first of the range
+
+	// frontProxy may say for whom it asks: the API server towards extension servers.
+	frontProxy = "front-proxy"
 )
 
 // The audit log keeps the bodies of what tests ask about, and one line of all else.
@@ -52,6 +55,10 @@ func apiserverSpec(c *Cluster, ca *pki.Authority, plan controlPlane, program str
 	if err != nil {
 		return process.Spec{}, err
 	}
+	front, err := ca.Issue("front-proxy", pki.Leaf{CommonName: frontProxy})
+	if err != nil {
+		return process.Spec{}, err
+	}
 	policy := c.path("audit-policy.yaml")
 	if err := c.writeFile(policy, auditPolicy); err != nil {
 		return process.Spec{}, err
@@ -77,6 +84,13 @@ func apiserverSpec(c *Cluster, ca *pki.Authority, plan controlPlane, program str
 		"--kubelet-client-certificate=" + pair.Cert,
 		"--kubelet-client-key=" + pair.Key,
 		"--kubelet-preferred-address-types=InternalIP",
+		"--requestheader-client-ca-file=" + ca.CAFile(),
+		"--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + front.Cert,
+		"--proxy-client-key-file=" + front.Key,
 		"--audit-policy-file=" + policy,
 		"--audit-log-path=" + c.AuditLog(),
 		"--audit-log-maxsize=200",

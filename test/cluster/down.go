@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -43,6 +44,19 @@ func (c *Cluster) down(ctx context.Context) error {
 	}
 	c.state = newState(c.state.Kind, c.state.Name)
 	return nil
+}
+
+// endContained ends whatever was started within the machines of the cluster, also
+// what nothing remembers: containers, their shims, and children of commands.
+func (c *Cluster) endContained(ctx context.Context) error {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	system, err := cgroups()
+	if err != nil {
+		return err
+	}
+	return system.End(ctx, c.group())
 }
 
 // downOrder ends the store last: an API server without one waits for it in vain.

@@ -3,6 +3,44 @@
 
 package cluster
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
 
-func (c *Cluster) existingHealthy(context.Context) error { return nil }
+// useExisting tells whether KUBECONFIG names a cluster that was not started here.
+// One that names this very cluster, as after eval of its kubeconfig, does not count.
+func (c *Cluster) useExisting() bool {
+	named := os.Getenv("KUBECONFIG")
+	if named == "" {
+		return false
+	}
+	if absolute, err := filepath.Abs(named); err == nil && absolute == c.path("kubeconfig") {
+		return false
+	}
+	c.existing = named
+	return true
+}
+
+// existingHealthy asks the API server of somebody else's cluster, with kubectl,
+// since a kubeconfig may sign in by ways that only it knows.
+func (c *Cluster) existingHealthy(ctx context.Context) error {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		if kubectl, err = Tool(ctx, c.cfg.Log, "kubectl"); err != nil {
+			return err
+		}
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, kubectl, "--request-timeout=10s", "get", "--raw", "/readyz")
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("cluster of KUBECONFIG %s does not answer: %w: %s", c.existing, err, stderr.String())
+	}
+	c.logf("the cluster of KUBECONFIG %s answers", c.existing)
+	return nil
+}

@@ -16,6 +16,10 @@ func commands() []command {
 		{"control-plane down", "", "end them and remove their data", controlPlaneDown},
 		{"control-plane status", "", "tell whether they run", controlPlaneStatus},
 		{"control-plane env", "", "print KUBECONFIG and KUBEBUILDER_ASSETS for eval", controlPlaneEnv},
+		{"up", "[--nodes 2]", "start a cluster with nodes (root on Linux)", up},
+		{"down", "", "end it and remove all that it made", down},
+		{"status", "", "tell what runs and whether it is healthy", status},
+		{"kubeconfig", "", "print the path of its kubeconfig", kubeconfig},
 		{"assets", "", "print the directory for envtest's KUBEBUILDER_ASSETS", assets},
 		{"tool", "NAME", "print the path of kubectl, helm or another program", tool},
 	}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -33,6 +32,12 @@ type environment struct {
 	stdout, stderr io.Writer
 	stdin          io.Reader
 }
+
+// passedOn is the exit status of a command that was run for the caller, who has
+// seen what it had to say.
+type passedOn int
+
+func (p passedOn) Error() string { return fmt.Sprintf("command ended with status %d", int(p)) }
 
 var errUsage = errors.New("wrong usage")
 
@@ -59,12 +64,12 @@ func run(ctx context.Context, env *environment, args []string) int {
 }
 
 func exitCode(env *environment, cmd command, err error) int {
-	var exit *exec.ExitError
+	var exit passedOn
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		return exit.ExitCode()
+	case errors.As(err, &exit):
+		return int(exit)
 	case errors.Is(err, errUsage):
 		_, _ = fmt.Fprintf(env.stderr, "cluster: %v\nusage: cluster %s %s\n", err, cmd.name, cmd.usage)
 		return 2

@@ -1,0 +1,65 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command relay joins two networks that have no route to each other: it takes
+// connections from a listening socket that was handed to it, made in one network,
+// and connects each to an address of the network it runs in.
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"time"
+)
+
+// inherited is the first descriptor after the standard ones.
+const inherited = 3
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: relay ADDRESS, with a listening socket as descriptor 3")
+	}
+	if err := serve(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(target string) error {
+	file := os.NewFile(inherited, "listener")
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return fmt.Errorf("inherited listener: %w", err)
+	}
+	_ = file.Close()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return fmt.Errorf("accept: %w", err)
+		}
+		go relay(conn.(*net.TCPConn), target)
+	}
+}
+
+func relay(client *net.TCPConn, target string) {
+	defer func() { _ = client.Close() }()
+	conn, err := net.DialTimeout("tcp", target, 10*time.Second)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	server := conn.(*net.TCPConn)
+	defer func() { _ = server.Close() }()
+	done := make(chan struct{}, 2)
+	for _, pair := range [][2]*net.TCPConn{{client, server}, {server, client}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			_ = pair[0].CloseWrite() // the other direction may still have something to say
+			done <- struct{}{}
+		}()
+	}
+	<-done
+	<-done
+}
