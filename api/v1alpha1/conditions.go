@@ -67,3 +67,24 @@ const (
 	// ClosedDeleting: the owner or the Lease is being deleted.
 	ClosedDeleting Closed = "Deleting"
 )
+
+// Reasons of the Blocked annotation and condition.
+const (
+	// BlockedHolderUnreachable: under Forbid the holder has lapsed and is not
+	// proven dead.
+	BlockedHolderUnreachable = "HolderUnreachable"
+	// BlockedForeignHolder: an elector that does not know the protocol has
+	// taken or wiped the Lease.
+	BlockedForeignHolder = "ForeignHolder"
+	// BlockedTakeUpFailed: a granted pod did not start its work in time.
+	BlockedTakeUpFailed = "TakeUpFailed"
+	// BlockedInvalidLease: the Lease cannot be understood.
+	BlockedInvalidLease = "InvalidLease"
+	// BlockedNoToken: no token can be minted.
+	BlockedNoToken = "NoToken"
+	// BlockedLeaseConflict: the Lease's name is taken by a Lease that Leasehold
+	// does not manage, or that belongs to another owner.
+	BlockedLeaseConflict = "LeaseConflict"
+	// BlockedPodConflict: a pod's name is taken by a pod that is not the job's.
+	BlockedPodConflict = "PodConflict"
+)

@@ -57,6 +57,9 @@ const (
 	// AnnotationEndRequested carries the token whose holder is asked to stop
 	// its work and release.
 	AnnotationEndRequested = "leasehold.dev/end-requested"
+	// AnnotationBlocked says, as "Reason: message", why nothing can be granted
+	// until something outside happens. The manager writes it.
+	AnnotationBlocked = "leasehold.dev/blocked"
 	// AnnotationBehind carries a mark that the holder found above its token.
 	AnnotationBehind = "leasehold.dev/behind"
 	// AnnotationSectionP99 is the 99th percentile of the holder's critical
@@ -87,6 +90,10 @@ const (
 	AnnotationRenewedBy = "leasehold.dev/renewed-by"
 	// AnnotationMinToken is the least token of the next grant.
 	AnnotationMinToken = "leasehold.dev/min-token"
+	// AnnotationTokenFloor is the owner's recorded tokenFloor: a token above the
+	// observed resourceVersion is granted only up to it. Absent: the Lease has
+	// no owner that records, and there is no limit.
+	AnnotationTokenFloor = "leasehold.dev/token-floor"
 	// AnnotationCandidateOwner is the UID of the controller of candidate pods;
 	// absent: any pod.
 	AnnotationCandidateOwner = "leasehold.dev/candidate-owner-uid"
@@ -103,6 +110,13 @@ const (
 	// manager has ended or is about to end. Writing it makes any late patch of
 	// another manager instance fail.
 	AnnotationEndedToken = "leasehold.dev/ended-token"
+	// AgentVolume is the name of the image volume with the agent, and AgentPath
+	// where the work's container finds it.
+	AgentVolume = "leasehold-agent"
+	// AgentMountPath is where the agent's image is mounted, read-only.
+	AgentMountPath = "/.leasehold"
+	// AgentPath is the agent's binary in the work's container.
+	AgentPath = "/.leasehold/agent"
 	// AnnotationRevision on a pod is the hash of the template that made it.
 	AnnotationRevision = "leasehold.dev/revision"
 )

@@ -228,10 +228,11 @@ type SingletonJobStatus struct {
 	// +optional
 	Transitions int64 `json:"transitions,omitempty"`
 
-	// lastToken is the newest token that is known to have been granted; a
+	// tokenFloor is at or above every token that was granted above the observed
+	// resourceVersion (minToken). It is recorded before such a grant, so that a
 	// re-created Lease starts above it.
 	// +optional
-	LastToken int64 `json:"lastToken,omitempty"`
+	TokenFloor int64 `json:"tokenFloor,omitempty"`
 
 	// failed is the number of runs that have failed.
 	// +optional

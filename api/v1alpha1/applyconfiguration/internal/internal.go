@@ -151,9 +151,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: holder
       type:
         namedType: dev.leasehold.api.v1alpha1.HolderStatus
-    - name: lastToken
-      type:
-        scalar: numeric
     - name: nextOrdinal
       type:
         scalar: numeric
@@ -161,6 +158,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: standbys
+      type:
+        scalar: numeric
+    - name: tokenFloor
       type:
         scalar: numeric
     - name: transitions

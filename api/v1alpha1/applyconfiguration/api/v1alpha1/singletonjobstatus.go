@@ -26,9 +26,10 @@ type SingletonJobStatusApplyConfiguration struct {
 	Standbys *int32 `json:"standbys,omitempty"`
 	// transitions is the number of grants so far.
 	Transitions *int64 `json:"transitions,omitempty"`
-	// lastToken is the newest token that is known to have been granted; a
+	// tokenFloor is at or above every token that was granted above the observed
+	// resourceVersion (minToken). It is recorded before such a grant, so that a
 	// re-created Lease starts above it.
-	LastToken *int64 `json:"lastToken,omitempty"`
+	TokenFloor *int64 `json:"tokenFloor,omitempty"`
 	// failed is the number of runs that have failed.
 	Failed *int32 `json:"failed,omitempty"`
 	// nextOrdinal is the ordinal of the next pod's name. An ordinal is reserved
@@ -91,11 +92,11 @@ func (b *SingletonJobStatusApplyConfiguration) WithTransitions(value int64) *Sin
 	return b
 }
 
-// WithLastToken sets the LastToken field in the declarative configuration to the given value
+// WithTokenFloor sets the TokenFloor field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LastToken field is set to the value of the last call.
-func (b *SingletonJobStatusApplyConfiguration) WithLastToken(value int64) *SingletonJobStatusApplyConfiguration {
-	b.LastToken = &value
+// If called multiple times, the TokenFloor field is set to the value of the last call.
+func (b *SingletonJobStatusApplyConfiguration) WithTokenFloor(value int64) *SingletonJobStatusApplyConfiguration {
+	b.TokenFloor = &value
 	return b
 }
 

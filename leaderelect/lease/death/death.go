@@ -1,0 +1,155 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package death judges, from what a kubelet reported about a pod, whether the
+// pod's work is proven to have ended. It is pure.
+//
+// A proof needs a report of every container's end by the kubelet that ran it.
+// Phase, deletion, NotReady, a missing object or a deleted Node prove nothing:
+// pod garbage collection writes phase Failed and removes the object of a pod
+// whose processes still run on a machine that is merely cut off.
+package death
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"leasehold.dev/leaderelect/lease"
+)
+
+// Proof is what a pod's status proves about one start of its work.
+type Proof struct {
+	// Dead: no process of that start is left, and none can start with its token.
+	Dead bool
+	// Succeeded: Dead, and every container that was to end ended with status 0.
+	Succeeded bool
+	// Reason says, in a few words, what the proof rests on, or what is missing.
+	Reason string
+}
+
+// Reasons of the kubelet's own final report on the Ready condition.
+const (
+	reasonPodCompleted = "PodCompleted"
+	reasonPodFailed    = "PodFailed"
+)
+
+// Judge judges a pod. started is the nonce of the start in question, as the
+// Lease carries it; empty where the grant was never confirmed.
+func Judge(pod *corev1.Pod, started string) Proof {
+	if pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" {
+		return Proof{Dead: true, Reason: "deleted before it was bound to a node"}
+	}
+	if name, ok := unfinished(pod); !ok {
+		return Proof{Reason: "container " + name + " is not reported to have ended"}
+	}
+	if pod.DeletionTimestamp != nil && finalReport(pod) {
+		return Proof{Dead: true, Succeeded: succeeded(pod), Reason: "all containers ended, and the kubelet made its final report"}
+	}
+	for _, c := range containers(pod) {
+		if name, ok := cannotRestart(pod, c, started); !ok {
+			return Proof{Reason: "container " + name + " may have restarted or may restart with the token"}
+		}
+	}
+	return Proof{Dead: true, Succeeded: succeeded(pod), Reason: "all containers ended"}
+}
+
+type container struct {
+	spec   corev1.Container
+	status *corev1.ContainerStatus
+	init   bool
+}
+
+// containers pairs every container of the spec with its status, nil if the
+// kubelet has reported none.
+func containers(pod *corev1.Pod) []container {
+	var all []container
+	for _, c := range pod.Spec.InitContainers {
+		all = append(all, container{c, statusOf(pod.Status.InitContainerStatuses, c.Name), true})
+	}
+	for _, c := range pod.Spec.Containers {
+		all = append(all, container{c, statusOf(pod.Status.ContainerStatuses, c.Name), false})
+	}
+	return all
+}
+
+func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &statuses[i]
+}
+
+// unfinished names a container that has no report of an end at all.
+func unfinished(pod *corev1.Pod) (string, bool) {
+	all := containers(pod)
+	if len(all) == 0 {
+		return "(none)", false
+	}
+	for _, c := range all {
+		if c.status == nil || (c.status.State.Terminated == nil && c.status.LastTerminationState.Terminated == nil) {
+			return c.spec.Name, false
+		}
+	}
+	return "", true
+}
+
+// cannotRestart reports whether the container's end is final for this start:
+// it is terminated and its restart policy lets it stay so, or its end carries
+// the nonce of the start, so that whatever runs there now is a later one.
+func cannotRestart(pod *corev1.Pod, c container, started string) (string, bool) {
+	if carries(c.status, started) {
+		return "", true
+	}
+	t := c.status.State.Terminated
+	if t == nil {
+		return c.spec.Name, false
+	}
+	final := pod.Spec.RestartPolicy == corev1.RestartPolicyNever ||
+		(pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && t.ExitCode == 0) ||
+		(c.init && c.spec.RestartPolicy == nil && t.ExitCode == 0)
+	if c.spec.RestartPolicy != nil || len(c.spec.RestartPolicyRules) > 0 {
+		final = false // Its own policy, or rules, may start it again.
+	}
+	return c.spec.Name, final
+}
+
+// carries reports whether an end of the container carries the nonce, as a line
+// of its own, in its termination message.
+func carries(s *corev1.ContainerStatus, started string) bool {
+	if started == "" || started == lease.StartedUnknown {
+		return false
+	}
+	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if t != nil && slices.Contains(strings.Split(t.Message, "\n"), lease.TerminationMessage(started)) {
+			return true
+		}
+	}
+	return false
+}
+
+// finalReport reports whether every container is terminated now and the kubelet
+// wrote its last word on the pod.
+func finalReport(pod *corev1.Pod) bool {
+	for _, c := range containers(pod) {
+		if c.status.State.Terminated == nil {
+			return false
+		}
+	}
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse &&
+			(c.Reason == reasonPodCompleted || c.Reason == reasonPodFailed)
+	})
+}
+
+func succeeded(pod *corev1.Pod) bool {
+	for _, c := range containers(pod) {
+		t := c.status.State.Terminated
+		if t == nil || (t.ExitCode != 0 && !c.init) {
+			return false
+		}
+	}
+	return true
+}
