@@ -53,20 +53,39 @@ func load(kind string, cfg Config) (*Cluster, error) {
 	return &Cluster{cfg: cfg, dir: dir, state: s}, nil
 }
 
-// lock keeps two runs from starting or removing the same cluster at once, and
-// reads the state anew, since the other run may have changed it.
+// lock keeps two runs from changing the same cluster at once.
 func (c *Cluster) lock(ctx context.Context) (func(), error) {
 	unlock, err := flock.Lock(ctx, c.dir+".lock", func() {
-		c.logf("waiting for another run that works on %s %s", c.state.Kind, c.cfg.Name)
+		c.logf("waiting for another run that works on %s %s", c.view().Kind, c.cfg.Name)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if c.state, err = loadState(c.dir, c.state.Kind, c.cfg.Name); err != nil {
+	if err := c.refresh(); err != nil {
 		unlock()
 		return nil, err
 	}
 	return unlock, nil
+}
+
+// refresh reads the state anew, which another run may have changed.
+func (c *Cluster) refresh() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := loadState(c.dir, c.state.Kind, c.cfg.Name)
+	if err == nil {
+		c.state = s
+	}
+	return err
+}
+
+// view is the state as of now, to be read only.
+func (c *Cluster) view() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state
+	s.Processes, s.Cuts, s.Frozen = maps.Clone(s.Processes), maps.Clone(s.Cuts), maps.Clone(s.Frozen)
+	return s
 }
 
 // Kubeconfig is the file by which clients on the host reach the cluster as its administrator.
@@ -138,7 +157,7 @@ func (c *Cluster) client() (*kubeapi.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kubeapi.New(c.state.Server, ca.CAFile(), admin)
+	return kubeapi.New(c.view().Server, ca.CAFile(), admin)
 }
 
 // await polls until the condition holds, and gives up early when the named process ends.

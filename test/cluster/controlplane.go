@@ -71,7 +71,7 @@ func open(kind string, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.state.exists() {
+	if !c.view().exists() {
 		return nil, fmt.Errorf("%s %s: %w", kind, c.cfg.Name, ErrNotRunning)
 	}
 	return c, nil
@@ -81,19 +81,19 @@ func open(kind string, cfg Config) (*Cluster, error) {
 // a restart of the machine, is removed; one that runs in part is an error, since
 // starting it anew would take away what somebody may be looking at.
 func (c *Cluster) reuse(ctx context.Context) (bool, error) {
-	if !c.state.exists() {
+	if !c.view().exists() {
 		return false, nil
 	}
-	dead := c.state.dead()
-	if len(dead) == len(c.state.Processes) {
-		c.logf("%s %s has ended: removing what is left of it", c.state.Kind, c.cfg.Name)
+	dead := c.view().dead()
+	if len(dead) == len(c.view().Processes) {
+		c.logf("%s %s has ended: removing what is left of it", c.view().Kind, c.cfg.Name)
 		return false, c.down(ctx)
 	}
-	if len(dead) > 0 || !c.state.Ready {
-		return false, fmt.Errorf("%s %s runs only in part (not running: %v): start what is stopped, or run down first", c.state.Kind, c.cfg.Name, dead)
+	if len(dead) > 0 || !c.view().Ready {
+		return false, fmt.Errorf("%s %s runs only in part (not running: %v): start what is stopped, or run down first", c.view().Kind, c.cfg.Name, dead)
 	}
 	if err := c.Healthy(ctx); err != nil {
-		return false, fmt.Errorf("%s %s runs but is not healthy: heal it, or run down first: %w", c.state.Kind, c.cfg.Name, err)
+		return false, fmt.Errorf("%s %s runs but is not healthy: heal it, or run down first: %w", c.view().Kind, c.cfg.Name, err)
 	}
 	return true, nil
 }
@@ -129,7 +129,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, plan controlPlane, prog
 	if err := c.start(apiserverName, apiserver); err != nil {
 		return err
 	}
-	if c.state.Server == "" {
+	if c.view().Server == "" {
 		server := "https://" + net.JoinHostPort(plan.bind, strconv.Itoa(plan.apiPort))
 		if err := c.change(func(s *state) { s.Server = server }); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (c *Cluster) finishControlPlane(ctx context.Context, ca *pki.Authority) err
 		return err
 	}
 	context := "leasehold-" + c.cfg.Name
-	if err := kubeapi.WriteKubeconfig(c.Kubeconfig(), context, c.state.Server, "admin", ca.CAFile(), admin); err != nil {
+	if err := kubeapi.WriteKubeconfig(c.Kubeconfig(), context, c.view().Server, "admin", ca.CAFile(), admin); err != nil {
 		return err
 	}
 	client, err := c.client()

@@ -28,11 +28,11 @@ func (c *Cluster) Down(ctx context.Context) error {
 
 func (c *Cluster) down(ctx context.Context) error {
 	var errs []error
-	if c.state.Kind == kindCluster {
+	if c.view().Kind == kindCluster {
 		errs = append(errs, c.endContained(ctx))
 	}
-	for _, name := range downOrder(sortedKeys(c.state.Processes)) {
-		if err := c.state.Processes[name].Terminate(ctx, 3*time.Second); err != nil {
+	for _, name := range downOrder(sortedKeys(c.view().Processes)) {
+		if err := c.view().Processes[name].Terminate(ctx, 3*time.Second); err != nil {
 			errs = append(errs, fmt.Errorf("end of %s: %w", name, err))
 		}
 	}
@@ -42,7 +42,7 @@ func (c *Cluster) down(ctx context.Context) error {
 	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	c.state = newState(c.state.Kind, c.state.Name)
+	c.state = newState(c.view().Kind, c.view().Name)
 	return nil
 }
 

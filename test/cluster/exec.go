@@ -58,7 +58,7 @@ func (c *Cluster) knownMachine(machine string) error {
 
 // node finds a node by name.
 func (c *Cluster) node(name string) (node, error) {
-	for _, n := range c.state.Nodes {
+	for _, n := range c.view().Nodes {
 		if n.Name == name {
 			return n, nil
 		}
@@ -69,7 +69,7 @@ func (c *Cluster) node(name string) (node, error) {
 // NodeNames lists the nodes.
 func (c *Cluster) NodeNames() []string {
 	var names []string
-	for _, n := range c.state.Nodes {
+	for _, n := range c.view().Nodes {
 		names = append(names, n.Name)
 	}
 	return names

@@ -22,7 +22,7 @@ func (c *Cluster) Healthy(ctx context.Context) error {
 	if err := client.Get(ctx, "/readyz", nil); err != nil {
 		return err
 	}
-	for _, n := range c.state.Nodes {
+	for _, n := range c.view().Nodes {
 		if err := nodeReady(ctx, client, n.Name); err != nil {
 			return err
 		}
@@ -59,8 +59,8 @@ func (c *Cluster) Status(ctx context.Context, w io.Writer) error {
 	if c.existing != "" {
 		return c.existingHealthy(ctx)
 	}
-	for _, name := range sortedKeys(c.state.Processes) {
-		p, word := c.state.Processes[name], "running"
+	for _, name := range sortedKeys(c.view().Processes) {
+		p, word := c.view().Processes[name], "running"
 		if !p.Alive() {
 			word = "NOT RUNNING"
 		}
@@ -68,8 +68,8 @@ func (c *Cluster) Status(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("status: %w", err)
 		}
 	}
-	for _, name := range sortedKeys(c.state.Cuts) {
-		if _, err := fmt.Fprintf(w, "%-32s CUT OFF from %s\n", name, c.state.Cuts[name]); err != nil {
+	for _, name := range sortedKeys(c.view().Cuts) {
+		if _, err := fmt.Fprintf(w, "%-32s CUT OFF from %s\n", name, c.view().Cuts[name]); err != nil {
 			return fmt.Errorf("status: %w", err)
 		}
 	}

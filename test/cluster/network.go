@@ -52,14 +52,14 @@ func (n node) port() string { return n.Name }
 // node, and routes to the pods of each. Nothing leads outside.
 func (c *Cluster) connect(ctx context.Context) error {
 	holders := map[string]int{}
-	for _, n := range c.state.Nodes {
+	for _, n := range c.view().Nodes {
 		holders[n.Name] = c.process(holderOf(n.Name)).PID
 	}
-	if _, err := c.run(ctx, control, controlLinks(c.state.Nodes, holders), "ip", "-batch", "-"); err != nil {
+	if _, err := c.run(ctx, control, controlLinks(c.view().Nodes, holders), "ip", "-batch", "-"); err != nil {
 		return fmt.Errorf("network of control plane: %w", err)
 	}
-	for _, n := range c.state.Nodes {
-		if _, err := c.run(ctx, n.Name, nodeLinks(n, c.state.Nodes), "ip", "-batch", "-"); err != nil {
+	for _, n := range c.view().Nodes {
+		if _, err := c.run(ctx, n.Name, nodeLinks(n, c.view().Nodes), "ip", "-batch", "-"); err != nil {
 			return fmt.Errorf("network of %s: %w", n.Name, err)
 		}
 		if _, err := c.run(ctx, n.Name, "1", "tee", "/proc/sys/net/ipv4/ip_forward"); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 
 	"leasehold.dev/test/cluster/internal/netns"
 	"leasehold.dev/test/cluster/internal/process"
@@ -23,11 +24,21 @@ func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, 
 	}
 	var conn net.Conn
 	err = netns.Do(pid, func() error {
-		var dialer net.Dialer
+		dialer := net.Dialer{LocalAddr: outsider(network)}
 		conn, err = dialer.DialContext(ctx, network, address)
 		return err
 	})
 	return conn, err
+}
+
+// outsider is the address that connections from the host come from, which is not the
+// API server's, so that cutting a node off from that leaves them alone.
+func outsider(network string) net.Addr {
+	ip := net.ParseIP(ServicesIP)
+	if strings.HasPrefix(network, "udp") {
+		return &net.UDPAddr{IP: ip}
+	}
+	return &net.TCPAddr{IP: ip}
 }
 
 // Listen listens at an address of the control machine, ServicesIP for one that pods
@@ -47,7 +58,12 @@ func (c *Cluster) Listen(network, address string) (net.Listener, error) {
 
 // Forward makes an address within the cluster reachable for every program of the
 // host, at the loopback address that it returns, until the cluster ends.
-func (c *Cluster) Forward(target string) (string, error) {
+func (c *Cluster) Forward(ctx context.Context, target string) (string, error) {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	return c.forward("host/forward-"+target, "127.0.0.1:0", target)
 }
 
@@ -63,12 +79,12 @@ func (c *Cluster) forward(name, local, target string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return listener.Addr().String(), c.relay(name, listener, target, enter)
+	return listener.Addr().String(), c.relay(name, listener, enter, target, ServicesIP)
 }
 
 // Expose makes a server on the host's loopback reachable for pods, at ServicesIP and
 // that port, until the cluster ends.
-func (c *Cluster) Expose(port int, target string) (string, error) {
+func (c *Cluster) Expose(ctx context.Context, port int, target string) (string, error) {
 	host, _, err := net.SplitHostPort(target)
 	if err != nil {
 		return "", fmt.Errorf("server to expose: %w", err)
@@ -76,6 +92,11 @@ func (c *Cluster) Expose(port int, target string) (string, error) {
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		return "", fmt.Errorf("server to expose %s: only addresses of loopback, since the cluster may not reach out", target)
 	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	address := net.JoinHostPort(ServicesIP, strconv.Itoa(port))
 	if p := c.process("host/expose-" + address); p.Alive() {
 		return address, nil
@@ -84,13 +105,13 @@ func (c *Cluster) Expose(port int, target string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("exposed port: %w", err)
 	}
-	return address, c.relay("host/expose-"+address, listener, target, nil)
+	return address, c.relay("host/expose-"+address, listener, nil, target)
 }
 
 // localEnv keeps a forwarder's own address with its process.
 const localEnv = "LOCAL="
 
-func (c *Cluster) relay(name string, listener net.Listener, target string, enter []string) error {
+func (c *Cluster) relay(name string, listener net.Listener, enter []string, args ...string) error {
 	defer func() { _ = listener.Close() }()
 	file, err := listener.(*net.TCPListener).File()
 	if err != nil {
@@ -98,7 +119,7 @@ func (c *Cluster) relay(name string, listener net.Listener, target string, enter
 	}
 	defer func() { _ = file.Close() }()
 	return c.start(name, process.Spec{
-		Path: c.path("bin", "relay"), Args: []string{target}, Enter: enter,
+		Path: c.path("bin", "relay"), Args: args, Enter: enter,
 		Env: []string{localEnv + listener.Addr().String()},
 	}, []*os.File{file}...)
 }

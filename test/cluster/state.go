@@ -34,12 +34,17 @@ type state struct {
 	Processes map[string]*process.Process `json:"processes"`
 	// Cuts maps a node that is cut off to how.
 	Cuts map[string]CutMode `json:"cuts,omitempty"`
+	// Frozen names the nodes that stand still as a whole.
+	Frozen map[string]bool `json:"frozen,omitempty"`
 }
 
 const stateFile = "state.json"
 
 func newState(kind, name string) state {
-	return state{Kind: kind, Name: name, Processes: map[string]*process.Process{}, Cuts: map[string]CutMode{}}
+	return state{
+		Kind: kind, Name: name,
+		Processes: map[string]*process.Process{}, Cuts: map[string]CutMode{}, Frozen: map[string]bool{},
+	}
 }
 
 // loadState returns an empty state if there is none.

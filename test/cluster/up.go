@@ -48,7 +48,7 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := c.create(ctx, programs); err != nil {
 		return nil, fmt.Errorf("%w\nwhat was started is left for a look at %s: run down to remove it", err, c.path("logs"))
 	}
-	c.stage(started, fmt.Sprintf("cluster %s is up with %d nodes", c.cfg.Name, len(c.state.Nodes)))
+	c.stage(started, fmt.Sprintf("cluster %s is up with %d nodes", c.cfg.Name, len(c.view().Nodes)))
 	return c, c.change(func(s *state) { s.Ready = true })
 }
 
@@ -86,7 +86,7 @@ func (c *Cluster) create(ctx context.Context, programs map[string]string) error 
 		return err
 	}
 	var runs []*nodeRun
-	for _, n := range c.state.Nodes {
+	for _, n := range c.view().Nodes {
 		run, err := c.prepareNode(ca, n, programs)
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 			return client.Get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)
 		})
 	}}
-	for _, n := range c.state.Nodes {
+	for _, n := range c.view().Nodes {
 		steps = append(steps, func() error { return c.awaitNode(ctx, client, n) })
 	}
 	return together(steps...)

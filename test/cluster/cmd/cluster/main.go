@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -99,9 +100,13 @@ func newOptions(env *environment, name string) *options {
 	return o
 }
 
-// parse takes flags before, between and after operands, up to "--".
+// parse takes flags before, between and after operands; what follows "--" it takes
+// as it is.
 func (o *options) parse(args []string, least, most int) ([]string, error) {
-	var operands []string
+	var operands, literal []string
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, literal = args[:i], args[i+1:]
+	}
 	for {
 		if err := o.set.Parse(args); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
@@ -115,6 +120,7 @@ func (o *options) parse(args []string, least, most int) ([]string, error) {
 		}
 		operands, args = append(operands, rest[0]), rest[1:]
 	}
+	operands = append(operands, literal...)
 	if len(operands) < least || (most >= 0 && len(operands) > most) {
 		return nil, fmt.Errorf("%w: %d operands given", errUsage, len(operands))
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"leasehold.dev/test/cluster"
+	"leasehold.dev/test/cluster/smoke"
 )
 
 func up(ctx context.Context, env *environment, args []string) error {
@@ -38,6 +39,14 @@ func status(ctx context.Context, env *environment, args []string) error {
 		return err
 	}
 	return c.Status(ctx, env.stdout)
+}
+
+func smokeTest(ctx context.Context, env *environment, args []string) error {
+	c, _, err := opened(env, "smoke", args, 0, 0)
+	if err != nil {
+		return err
+	}
+	return smoke.Run(ctx, c, env.stdout)
 }
 
 func kubeconfig(_ context.Context, env *environment, args []string) error {

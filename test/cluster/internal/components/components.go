@@ -56,8 +56,10 @@ func families() []family {
 			},
 		},
 		{
-			// runc enters namespaces from C before Go's runtime has started threads.
-			name: "runc", module: "github.com/opencontainers/runc", cgo: true, tags: "osusergo netgo",
+			// runc enters namespaces from C before Go's runtime has started threads, and
+			// filters system calls by a C library, linked in so that no node need have it.
+			name: "runc", module: "github.com/opencontainers/runc", cgo: true, tags: "seccomp osusergo netgo",
+			ldflags:  func(string) []string { return []string{"-linkmode=external", "-extldflags=-static"} },
 			programs: map[string]string{"runc": "github.com/opencontainers/runc"},
 		},
 		{

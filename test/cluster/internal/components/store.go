@@ -67,6 +67,19 @@ func (s *Store) Build(ctx context.Context, names ...string) (map[string]string, 
 	return paths, nil
 }
 
+// Cached tells whether a program is there already.
+func (s *Store) Cached(name string) (bool, error) {
+	f, err := familyOf(name)
+	if err != nil {
+		return false, err
+	}
+	r, err := s.recipe(f)
+	if err != nil {
+		return false, err
+	}
+	return len(r.missing([]string{name})) == 0, nil
+}
+
 func (s *Store) buildFamily(ctx context.Context, f family, programs []string, paths map[string]string) error {
 	recipe, err := s.recipe(f)
 	if err != nil {

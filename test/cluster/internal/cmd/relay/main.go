@@ -19,15 +19,19 @@ import (
 const inherited = 3
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("usage: relay ADDRESS, with a listening socket as descriptor 3")
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		log.Fatal("usage: relay ADDRESS [LOCAL-IP], with a listening socket as descriptor 3")
 	}
-	if err := serve(os.Args[1]); err != nil {
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	if len(os.Args) == 3 {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(os.Args[2])}
+	}
+	if err := serve(dialer, os.Args[1]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(target string) error {
+func serve(dialer net.Dialer, target string) error {
 	file := os.NewFile(inherited, "listener")
 	listener, err := net.FileListener(file)
 	if err != nil {
@@ -39,13 +43,13 @@ func serve(target string) error {
 		if err != nil {
 			return fmt.Errorf("accept: %w", err)
 		}
-		go relay(conn.(*net.TCPConn), target)
+		go relay(dialer, conn.(*net.TCPConn), target)
 	}
 }
 
-func relay(client *net.TCPConn, target string) {
+func relay(dialer net.Dialer, client *net.TCPConn, target string) {
 	defer func() { _ = client.Close() }()
-	conn, err := net.DialTimeout("tcp", target, 10*time.Second)
+	conn, err := dialer.Dial("tcp", target)
 	if err != nil {
 		log.Print(err)
 		return
