@@ -87,11 +87,11 @@ const (
 // SingletonJobSpec says what to run and how its lease behaves.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.container) || self.template.spec.containers.exists(c, c.name == self.container)",fieldPath=".container",message="spec.container names no container of spec.template: use the name of one of spec.template.spec.containers, or leave it out for the first"
-// +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Agent' || self.template.spec.containers.exists_one(c, (has(self.container) ? c.name == self.container : c.name == self.template.spec.containers[0].name) && has(c.command) && c.command.size() > 0)",message="renewedBy Agent needs a command: set command on the container that does the work, since the agent runs it and cannot know the image's entrypoint; or choose renewedBy: Kubelet"
+// +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Agent' || self.template.spec.containers.exists(c, c.name == (has(self.container) ? self.container : self.template.spec.containers[0].name) && has(c.command) && c.command.size() > 0) || (has(self.container) && !self.template.spec.containers.exists(c, c.name == self.container))",message="renewedBy Agent needs a command: set command on the container that does the work, since the agent runs it and cannot know the image's entrypoint; or choose renewedBy: Kubelet"
 // +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Kubelet' || self.standbys == 0",fieldPath=".standbys",message="standbys need somebody in the pod who waits for the lease: set standbys to 0, or choose renewedBy: Agent"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy != 'Always' || !has(self.backoffLimit)",fieldPath=".backoffLimit",message="backoffLimit belongs to work that completes: set restartPolicy to OnFailure or Never, or remove backoffLimit"
-// +kubebuilder:validation:XValidation:rule="has(self.template.spec.restartPolicy) || !has(self.backoffLimit)",fieldPath=".backoffLimit",message="backoffLimit belongs to work that completes: set restartPolicy to OnFailure or Never, or remove backoffLimit"
+// +kubebuilder:validation:XValidation:rule="!has(self.backoffLimit) || (has(self.template.spec.restartPolicy) && self.template.spec.restartPolicy != 'Always')",fieldPath=".backoffLimit",message="backoffLimit belongs to work that completes: set restartPolicy to OnFailure or Never, or remove backoffLimit"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostPID) || !self.template.spec.hostPID",message="hostPID would hide the start of the container's first process from the agent: remove spec.template.spec.hostPID"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.nodeName) || self.template.spec.nodeName == ''",message="nodeName would pass by the scheduler, and so the gate that holds a pod back until it is granted the lease: remove spec.template.spec.nodeName, and use nodeSelector or affinity"
 type SingletonJobSpec struct {
 	// template is the pod that does the work. The controller adds the
 	// scheduling gate, the lease label, the agent and the token's environment.
@@ -146,12 +146,12 @@ type SingletonJobSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.renewedBy != 'Kubelet' || !has(self.durationSeconds) || self.durationSeconds >= 40",fieldPath=".durationSeconds",message="renewedBy Kubelet needs durationSeconds of 40 or more, since nodes report only every 10 seconds: raise durationSeconds, or choose renewedBy: Agent"
 // +kubebuilder:validation:XValidation:rule="self.renewedBy != 'Kubelet' || !has(self.renewIntervalSeconds)",fieldPath=".renewIntervalSeconds",message="nothing renews under renewedBy Kubelet: remove renewIntervalSeconds"
 // +kubebuilder:validation:XValidation:rule="self.renewedBy == 'Kubelet' || !has(self.renewIntervalSeconds) || self.renewIntervalSeconds * 2 <= (has(self.durationSeconds) ? self.durationSeconds : 15)",fieldPath=".renewIntervalSeconds",message="renewIntervalSeconds may be at most half of durationSeconds (15 by default), so that a renewal can be tried again before the holder must stop: lower renewIntervalSeconds or raise durationSeconds"
+// +kubebuilder:validation:XValidation:rule="has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)",message="lease.name cannot be added, changed or removed: make a new SingletonJob instead"
 type LeaseSpec struct {
 	// name of the Lease; the job's name by default. It cannot be changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="lease.name must be a DNS label: lower case letters, digits and '-'"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="lease.name cannot be changed: make a new SingletonJob instead"
 	// +optional
 	Name string `json:"name,omitempty"`
 

@@ -20,6 +20,7 @@ type bound struct {
 // bounds are no tighter than what the API server accepts in a pod, except for
 // the number of containers, where it knows none.
 var bounds = []bound{
+	{nil, "required", words("spec")},
 	{path("spec", "containers"), "minItems", number(1)},
 	{path("spec", "containers"), "maxItems", number(64)},
 	{append(path("spec", "containers"), "items", "properties", "name"), "maxLength", number(63)},
