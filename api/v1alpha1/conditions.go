@@ -49,6 +49,9 @@ const (
 	OutcomeDied Outcome = "Died"
 	// OutcomeVouched: an operator vouched for the end of the holder.
 	OutcomeVouched Outcome = "Vouched"
+	// OutcomeUnknown: the term has ended, and nothing says how: later terms
+	// were granted before its owner looked.
+	OutcomeUnknown Outcome = "Unknown"
 )
 
 // Closed says why nothing is granted on a Lease.

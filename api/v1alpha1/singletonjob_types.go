@@ -238,6 +238,11 @@ type SingletonJobStatus struct {
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
 
+	// lastFailureTime is when the controller saw the latest failed run. The
+	// next pod is made only after a back-off from it.
+	// +optional
+	LastFailureTime metav1.Time `json:"lastFailureTime,omitzero"`
+
 	// nextOrdinal is the ordinal of the next pod's name. An ordinal is reserved
 	// here before its pod is created.
 	// +optional

@@ -149,6 +149,7 @@ func (in *SingletonJobStatus) DeepCopyInto(out *SingletonJobStatus) {
 		*out = new(HolderStatus)
 		(*in).DeepCopyInto(*out)
 	}
+	in.LastFailureTime.DeepCopyInto(&out.LastFailureTime)
 	if in.ActiveOrdinals != nil {
 		in, out := &in.ActiveOrdinals, &out.ActiveOrdinals
 		*out = make([]int32, len(*in))

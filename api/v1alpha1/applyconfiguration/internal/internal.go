@@ -151,6 +151,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: holder
       type:
         namedType: dev.leasehold.api.v1alpha1.HolderStatus
+    - name: lastFailureTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: nextOrdinal
       type:
         scalar: numeric

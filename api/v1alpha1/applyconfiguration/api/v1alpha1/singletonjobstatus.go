@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -32,6 +33,9 @@ type SingletonJobStatusApplyConfiguration struct {
 	TokenFloor *int64 `json:"tokenFloor,omitempty"`
 	// failed is the number of runs that have failed.
 	Failed *int32 `json:"failed,omitempty"`
+	// lastFailureTime is when the controller saw the latest failed run. The
+	// next pod is made only after a back-off from it.
+	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
 	// nextOrdinal is the ordinal of the next pod's name. An ordinal is reserved
 	// here before its pod is created.
 	NextOrdinal *int32 `json:"nextOrdinal,omitempty"`
@@ -105,6 +109,14 @@ func (b *SingletonJobStatusApplyConfiguration) WithTokenFloor(value int64) *Sing
 // If called multiple times, the Failed field is set to the value of the last call.
 func (b *SingletonJobStatusApplyConfiguration) WithFailed(value int32) *SingletonJobStatusApplyConfiguration {
 	b.Failed = &value
+	return b
+}
+
+// WithLastFailureTime sets the LastFailureTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LastFailureTime field is set to the value of the last call.
+func (b *SingletonJobStatusApplyConfiguration) WithLastFailureTime(value metav1.Time) *SingletonJobStatusApplyConfiguration {
+	b.LastFailureTime = &value
 	return b
 }
 
