@@ -110,6 +110,9 @@ const (
 	// manager has ended or is about to end. Writing it makes any late patch of
 	// another manager instance fail.
 	AnnotationEndedToken = "leasehold.dev/ended-token"
+	// AnnotationEndedVersion is the pod's resourceVersion on which the ended
+	// token was written, so that the write always changes the pod.
+	AnnotationEndedVersion = "leasehold.dev/ended-version"
 	// AgentVolume is the name of the image volume with the agent, and AgentPath
 	// where the work's container finds it.
 	AgentVolume = "leasehold-agent"

@@ -1,0 +1,80 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/leaderelect/lease"
+)
+
+// next returns the candidate to grant to: a running one before a cold one, then
+// the oldest. nil: there is none.
+func next(pods []*corev1.Pod, config lease.Config, except *corev1.Pod) *corev1.Pod {
+	var best *corev1.Pod
+	for _, pod := range pods {
+		if (except == nil || pod.UID != except.UID) && Eligible(pod, config) && (best == nil || before(pod, best) < 0) {
+			best = pod
+		}
+	}
+	return best
+}
+
+func before(a, b *corev1.Pod) int {
+	return cmp.Or(
+		cmp.Compare(coldness(a), coldness(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+func coldness(pod *corev1.Pod) int {
+	if gate(pod) >= 0 {
+		return 1
+	}
+	return 0
+}
+
+// Eligible reports whether the pod may be granted the lease now.
+func Eligible(pod *corev1.Pod, config lease.Config) bool {
+	switch {
+	case pod.DeletionTimestamp != nil,
+		pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed,
+		pod.Annotations[v1alpha1.AnnotationEndedToken] != "",
+		config.CandidateOwner != "" && owner(pod) != config.CandidateOwner:
+		return false
+	case gate(pod) >= 0:
+		// Cold. Another gate could hold it back for ever with the lease in hand.
+		return len(pod.Spec.SchedulingGates) == 1 && pod.Annotations[v1alpha1.AnnotationToken] == ""
+	}
+	// Warm. Something in it must be there to see the grant.
+	return config.RenewedBy != v1alpha1.RenewedByKubelet && running(pod)
+}
+
+func running(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning &&
+		slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+}
+
+func owner(pod *corev1.Pod) string {
+	for _, o := range pod.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			return string(o.UID)
+		}
+	}
+	return ""
+}
+
+// gate returns the index of our scheduling gate, or -1.
+func gate(pod *corev1.Pod) int {
+	return slices.IndexFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
+		return g.Name == v1alpha1.SchedulingGate
+	})
+}
+
+func holderOf(pod *corev1.Pod) string { return lease.Holder(pod.Name, string(pod.UID)) }

@@ -1,0 +1,87 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manager runs Leasehold's controllers: flags to options, options to a
+// running manager. The main program is a thin wrapper, so that tests can run
+// the same manager with a transport that fails where they choose.
+package manager
+
+import (
+	"context"
+	"crypto/tls"
+	"flag"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"leasehold.dev/controllers"
+)
+
+// Options are what the flags say.
+type Options struct {
+	AgentImage     string
+	LeaderElect    bool
+	LeaderElectNS  string
+	MetricsAddress string
+	ProbeAddress   string
+	// Logger is where the manager logs.
+	Logger logr.Logger
+}
+
+// Bind registers the flags.
+func (o *Options) Bind(flags *flag.FlagSet) {
+	flags.StringVar(&o.AgentImage, "agent-image", "leasehold.dev/agent:dev",
+		"image with the agent, mounted into pods of SingletonJobs with renewedBy Agent")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false,
+		"let one of several replicas work at a time, to save work; safety does not depend on it")
+	flags.StringVar(&o.LeaderElectNS, "leader-election-namespace", "",
+		"namespace of the manager's own lease; the pod's namespace by default")
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443",
+		"where to serve metrics, by HTTPS and only to those who may read them; 0 turns them off")
+	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081",
+		"where to serve /healthz and /readyz; 0 turns them off")
+}
+
+// Run runs the controllers until ctx ends.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	if o.AgentImage == "" {
+		return fmt.Errorf("--agent-image is empty: name the image that holds the agent")
+	}
+	ctrl.SetLogger(o.Logger)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: controllers.Scheme(),
+		Logger: o.Logger,
+		Cache:  controllers.CacheOptions(),
+		Metrics: server.Options{
+			BindAddress:    o.MetricsAddress,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			TLSOpts:        []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+		},
+		WebhookServer:                 webhook.NewServer(webhook.Options{Port: -1}),
+		HealthProbeBindAddress:        o.ProbeAddress,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              "leasehold-manager",
+		LeaderElectionNamespace:       o.LeaderElectNS,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("manager: %w", err)
+	}
+	if err := controllers.Setup(ctx, mgr, controllers.Options{AgentImage: o.AgentImage}); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
