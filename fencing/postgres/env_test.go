@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"leasehold.dev/fencing"
@@ -232,4 +233,10 @@ func execOn(ctx context.Context, database, sql string) error {
 	}
 	_, err = conn.Exec(ctx, sql)
 	return errors.Join(err, conn.Close(ctx))
+}
+
+// isState tells whether err is the server's, with that SQLSTATE.
+func isState(err error, state string) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == state
 }
