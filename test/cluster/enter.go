@@ -37,18 +37,19 @@ func cgroups() (*cgroup.System, error) {
 	return cgroup.Detect(string(mounts))
 }
 
-// joinGroup is a command that joins a machine's control group and then becomes the
+// joining is a command that joins a group in every hierarchy and then becomes the
 // command that is appended to it.
-func (c *Cluster) joinGroup(machine string) ([]string, error) {
+func joining(group string) ([]string, error) {
 	system, err := cgroups()
 	if err != nil {
 		return nil, err
 	}
-	procs, err := system.Make(c.group(machine, "system"))
+	joins, err := system.Make(group)
 	if err != nil {
 		return nil, err
 	}
-	return []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, procs}, nil
+	const script = `while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"`
+	return append(append([]string{"sh", "-c", script, "sh"}, joins...), "--"), nil
 }
 
 // enter is a command that moves into a machine and then becomes the command that is
@@ -58,20 +59,21 @@ func (c *Cluster) enter(machine string) ([]string, error) {
 	if !holder.Alive() {
 		return nil, fmt.Errorf("machine %s of cluster %s: %w", machine, c.cfg.Name, ErrNotRunning)
 	}
-	command, err := c.joinGroup(machine)
+	command, err := joining(c.group(machine, "system"))
 	if err != nil {
 		return nil, err
 	}
 	command = append(command, "nsenter", "--target", strconv.Itoa(holder.PID), "--net")
 	if machine != control {
-		command = append(command, "--mount")
+		command = append(command, "--mount", "--cgroup")
 	}
 	return append(command, "--"), nil
 }
 
 // makeMachine makes the namespaces of a machine and a process that keeps them.
 func (c *Cluster) makeMachine(ctx context.Context, machine string) error {
-	command, err := c.joinGroup(machine)
+	// The group joined here becomes the root of the machine's own view of groups.
+	command, err := joining(c.group(machine))
 	if err != nil {
 		return err
 	}
@@ -79,8 +81,9 @@ func (c *Cluster) makeMachine(ctx context.Context, machine string) error {
 	ready := c.path(machine, "ready")
 	args := []string{"-ready", ready}
 	if machine != control {
-		command = append(command, "--mount")
-		args = append(args, "-root", c.path(machine, "root"), "-data", c.path(machine, "data"), "-keep", filepath.Dir(c.dir))
+		command = append(command, "--mount", "--cgroup")
+		args = append(args, "-data", c.path(machine, "data"),
+			"-keep", filepath.Dir(c.dir), "-group", c.group(machine))
 	}
 	if err := os.MkdirAll(c.path(machine), 0o755); err != nil {
 		return fmt.Errorf("directory of %s: %w", machine, err)
@@ -91,11 +94,20 @@ func (c *Cluster) makeMachine(ctx context.Context, machine string) error {
 	if err := c.start(holderOf(machine), process.Spec{Path: c.path("bin", "holder"), Args: args, Enter: append(command, "--")}); err != nil {
 		return err
 	}
-	return wait.Within(ctx, 10*time.Second, "namespaces of "+machine, func() error {
+	err = wait.Within(ctx, 10*time.Second, "namespaces of "+machine, func() error {
 		if err := c.process(holderOf(machine)).Check(); err != nil {
 			return err
 		}
 		_, err := os.Stat(ready)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	system, err := cgroups()
+	if err != nil {
+		return err
+	}
+	// Version 2 has processes in the leaves only.
+	return system.Join(c.group(machine, "system"), c.process(holderOf(machine)).PID)
 }

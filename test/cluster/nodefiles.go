@@ -16,7 +16,6 @@ const pauseRef = "leasehold.dev/pause:1"
 
 // nodeFiles are the paths that a node's configuration speaks of.
 type nodeFiles struct {
-	cgroupRoot  string
 	caFile      string
 	serving     pki.Pair
 	resolvConf  string
@@ -44,7 +43,6 @@ resolvConf: %[4]q
 # Control groups: flat ones, and of version 1 too, since not every machine has version 2.
 failCgroupV1: false
 cgroupDriver: cgroupfs
-cgroupRoot: %[5]q
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 localStorageCapacityIsolation: false
@@ -55,7 +53,7 @@ evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFr
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 readOnlyPort: 0
-`, f.caFile, f.serving.Cert, f.serving.Key, f.resolvConf, f.cgroupRoot)
+`, f.caFile, f.serving.Cert, f.serving.Key, f.resolvConf)
 }
 
 func containerdConfig(f nodeFiles) string {

@@ -40,7 +40,6 @@ func (c *Cluster) prepareNode(ca *pki.Authority, n node, programs map[string]str
 		return nil, err
 	}
 	run := &nodeRun{node: n, programs: programs, enter: enter, files: nodeFiles{
-		cgroupRoot:  "/" + c.group(n.Name, "pods"),
 		caFile:      ca.CAFile(),
 		serving:     identity,
 		resolvConf:  c.path(n.Name, "resolv.conf"),

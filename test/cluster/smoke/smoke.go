@@ -130,11 +130,10 @@ func (r *runner) field(ctx context.Context, object, path string) (string, error)
 
 // awaitField waits for a field to have that value.
 func (r *runner) awaitField(ctx context.Context, object, path, want string) error {
-	return wait.Within(ctx, patience, fmt.Sprintf("%s of %s to be %s", path, object, want), func() error {
-		got, err := r.field(ctx, object, path)
-		if err == nil && got != want {
-			err = fmt.Errorf("it is %q", got)
-		}
-		return err
-	})
+	_, err := r.kube(ctx, "", "wait", object, "--for=jsonpath={"+path+"}="+want, "--timeout="+patience.String())
+	if err != nil {
+		got, _ := r.field(ctx, object, path)
+		return fmt.Errorf("%s of %s is %q: %w", path, object, got, err)
+	}
+	return nil
 }

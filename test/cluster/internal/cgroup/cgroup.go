@@ -23,9 +23,9 @@ import (
 
 // System is where this machine's control groups are mounted.
 type System struct {
-	// Freezer is the hierarchy that freezes; all our groups are made in it.
+	// Freezer is the hierarchy that freezes, and by which processes are found.
 	Freezer string
-	// All are the mount points of every hierarchy; runtimes make our groups there too.
+	// All are the mount points of every hierarchy.
 	All []string
 	// V1 tells which kind the freezer is.
 	V1 bool
@@ -70,13 +70,58 @@ func hasOption(options, name string) bool {
 	return false
 }
 
-// Make makes a group and returns the file that processes join it by.
-func (s *System) Make(group string) (string, error) {
-	dir := filepath.Join(s.Freezer, group)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("control group: %w", err)
+// Make makes a group in every hierarchy and returns the files that processes join it by.
+func (s *System) Make(group string) ([]string, error) {
+	var joins []string
+	for _, hierarchy := range s.All {
+		dir := filepath.Join(hierarchy, group)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("control group: %w", err)
+		}
+		if err := inheritSets(hierarchy, group); err != nil {
+			return nil, err
+		}
+		joins = append(joins, filepath.Join(dir, "cgroup.procs"))
 	}
-	return filepath.Join(dir, "cgroup.procs"), nil
+	return joins, nil
+}
+
+// inheritSets gives a new group of version 1 the processors and memory of the one
+// above it, without which nobody may join it.
+func inheritSets(hierarchy, group string) error {
+	parent := hierarchy
+	for part := range strings.SplitSeq(strings.Trim(group, "/"), "/") {
+		dir := filepath.Join(parent, part)
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			have, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil || len(bytes.TrimSpace(have)) > 0 {
+				continue
+			}
+			value, err := os.ReadFile(filepath.Join(parent, file))
+			if err != nil || len(bytes.TrimSpace(value)) == 0 {
+				continue // version 2, where empty means as above
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), value, 0o644); err != nil {
+				return fmt.Errorf("control group: %w", err)
+			}
+		}
+		parent = dir
+	}
+	return nil
+}
+
+// Join moves a process into a group.
+func (s *System) Join(group string, pid int) error {
+	joins, err := s.Make(group)
+	if err != nil {
+		return err
+	}
+	for _, file := range joins {
+		if err := os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o644); err != nil {
+			return fmt.Errorf("join control group: %w", err)
+		}
+	}
+	return nil
 }
 
 // Of returns the group of a process, from the text of its /proc/<pid>/cgroup.

@@ -22,13 +22,13 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	root := flag.String("root", "", "directory to lay out the node's root in")
-	data := flag.String("data", "", "directory that becomes the node's /var and /tmp")
+	data := flag.String("data", "", "directory of the node's /var and /tmp; empty: keep the host's root")
 	keep := flag.String("keep", "", "directory that must be seen at the path it has now")
+	group := flag.String("group", "", "control group that becomes the node's root group")
 	ready := flag.String("ready", "", "file to create when the namespaces are laid out")
 	flag.Parse()
-	if *root != "" {
-		if err := layOut(*root, *data, *keep); err != nil {
+	if *data != "" {
+		if err := layOut(*data, *keep, *group); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -9,42 +9,73 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+
+	"leasehold.dev/test/cluster/internal/cgroup"
 )
 
-// layOut builds the node's root directory below root and makes it the root of the
-// mount namespace.
-func layOut(root, data, keep string) error {
+// root is where the node's root directory is put together: the one place that is
+// not shown to the node itself, so that no mount appears twice.
+const root = "/tmp"
+
+// layOut builds the node's root directory and makes it the root of the mount namespace.
+func layOut(data, keep, group string) error {
 	// First of all nothing done here may reach the host.
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return fmt.Errorf("root of node: %w", err)
-	}
-	if err := mount("tmpfs", root, "tmpfs", 0); err != nil {
+	// Held open, since they may lie below a directory that is covered from here on.
+	dataAt, err := hold(data)
+	if err != nil {
 		return err
 	}
-	if err := takeOver(root); err != nil {
+	keepAt, err := hold(keep)
+	if err != nil {
 		return err
 	}
-	if err := ownDirectories(root, data); err != nil {
-		return err
+	steps := []func() error{
+		func() error { return mount("tmpfs", root, "tmpfs", 0) },
+		takeOver,
+		func() error { return ownDirectories(dataAt) },
+		func() error { return show(keepAt, filepath.Join(root, keep)) },
+		func() error { return ownGroups(group) },
+		switchTo,
+		pretendKernelSettings,
 	}
-	if err := bind(keep, filepath.Join(root, keep)); err != nil {
-		return err
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
 	}
-	if err := switchTo(root); err != nil {
-		return err
+	return nil
+}
+
+// hold returns a name by which the directory can be reached whatever is mounted over it.
+func hold(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("directory of node: %w", err)
 	}
-	return pretendKernelSettings()
+	fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("directory of node %s: %w", dir, err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
+}
+
+// show binds a directory unless it is to be seen there already.
+func show(source, target string) error {
+	if _, err := os.Stat(target); err == nil {
+		return nil
+	}
+	return bind(source, target)
 }
 
 // own are the directories of the root that a node does not share with the host.
 var own = map[string]bool{"var": true, "run": true, "tmp": true}
 
 // takeOver shows all other directories of the host.
-func takeOver(root string) error {
+func takeOver() error {
 	entries, err := os.ReadDir("/")
 	if err != nil {
 		return fmt.Errorf("root of host: %w", err)
@@ -70,7 +101,7 @@ func takeOver(root string) error {
 	return nil
 }
 
-func ownDirectories(root, data string) error {
+func ownDirectories(data string) error {
 	for _, name := range []string{"var", "tmp"} {
 		source := filepath.Join(data, name)
 		if err := os.MkdirAll(source, 0o755); err != nil {
@@ -91,9 +122,35 @@ func ownDirectories(root, data string) error {
 	return os.Chmod(filepath.Join(root, "tmp"), 0o1777)
 }
 
+// ownGroups shows the node's control group as the root of every hierarchy.
+func ownGroups(group string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("mounted control groups: %w", err)
+	}
+	system, err := cgroup.Detect(string(mounts))
+	if err != nil {
+		return err
+	}
+	for _, hierarchy := range system.All {
+		if strings.HasPrefix(hierarchy, root+"/") {
+			continue // the same one, shown below the node's root by now
+		}
+		// The host's view goes first: runtimes take the first that they find.
+		shown := filepath.Join(root, hierarchy)
+		if err := syscall.Unmount(shown, syscall.MNT_DETACH); err != nil {
+			return fmt.Errorf("control groups of host at %s: %w", shown, err)
+		}
+		if err := bind(filepath.Join(hierarchy, group), shown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // switchTo makes root the root of the mount namespace. Sharing is switched on again
 // within the namespace only, so that volumes can propagate mounts as on any machine.
-func switchTo(root string) error {
+func switchTo() error {
 	if err := os.Chdir(root); err != nil {
 		return fmt.Errorf("root of node: %w", err)
 	}

@@ -16,6 +16,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"leasehold.dev/test/cluster/internal/wait"
 )
 
 const patience = 3 * time.Second
@@ -31,9 +33,9 @@ func run(args []string) error {
 	case len(args) == 2 && args[0] == "serve":
 		return serve(args[1])
 	case len(args) == 2 && args[0] == "get":
-		return get(http.DefaultClient, args[1])
+		return again(func() error { return get(http.DefaultClient, args[1]) })
 	case len(args) == 1 && args[0] == "api":
-		return api()
+		return again(api)
 	case len(args) == 2 && args[0] == "exit-once":
 		return exitOnce(args[1])
 	case len(args) == 1 && args[0] == "ok":
@@ -41,6 +43,14 @@ func run(args []string) error {
 		return nil
 	}
 	return errors.New("usage: probe serve ADDRESS | get URL | api | exit-once FILE | ok")
+}
+
+// again tries for a while, since a Service has no rules for an instant after it was
+// made, and an exit would cost the kubelet's back-off.
+func again(try func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+	defer cancel()
+	return wait.For(ctx, "an answer", try)
 }
 
 // serve answers with its host's name, and at /api with what the API server says.
