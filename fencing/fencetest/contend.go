@@ -36,7 +36,7 @@ const issuer = "fencetest/contend"
 const (
 	takeoverOdds = 12
 	staleOdds    = 50
-	shareOdds    = 30
+	shareOdds    = 45
 )
 
 // Contend arms the target and lets workers take the resource over from each

@@ -142,7 +142,7 @@ func refusal(pgErr *pgconn.PgError, err error, f failure) error {
 // the text change, they would pass for ErrUnknown, which is safe.
 func isLocal(err error) bool {
 	return errors.Is(err, errNotAlone) || errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) ||
-		strings.HasPrefix(err.Error(), "failed to encode args")
+		strings.HasPrefix(err.Error(), "failed to encode args") || strings.HasPrefix(err.Error(), "unable to encode")
 }
 
 // withAdvice adds what to do about the errors of a set-up that is not complete.
