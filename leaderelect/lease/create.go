@@ -4,6 +4,7 @@
 package lease
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +23,10 @@ type Carry struct {
 	Holder string
 	// Transitions is the number of grants so far.
 	Transitions int64
+	// Longest is the longest duration that a term of the Lease is known to have
+	// had, where it may differ from the configured one: an unfinished term is
+	// trusted for the duration that it was granted with, not for today's.
+	Longest time.Duration
 }
 
 // StartedUnknown stands for the nonce of a carried term. No process has it, so
@@ -38,10 +43,15 @@ func New(meta metav1.ObjectMeta, config Config, carry Carry) *coordinationv1.Lea
 		l.Labels = map[string]string{}
 	}
 	l.Labels[v1alpha1.LabelManaged] = "true"
-	l.Finalizers = append(l.Finalizers, v1alpha1.FinalizerLease)
+	if !slices.Contains(l.Finalizers, v1alpha1.FinalizerLease) {
+		l.Finalizers = append(l.Finalizers, v1alpha1.FinalizerLease)
+	}
 	config.Write(l)
 	l.Annotations[v1alpha1.AnnotationClosed] = string(v1alpha1.ClosedNew)
-	set(l, v1alpha1.AnnotationLongestDuration, int64(config.Duration/time.Second))
+	set(l, v1alpha1.AnnotationLongestDuration, int64(max(config.Duration, carry.Longest)/time.Second))
+	if carry.Holder != "" {
+		carry.Token = max(carry.Token, 1) // An unfinished term stays open, also where its token is not known.
+	}
 	transitions := int32(carry.Transitions)
 	l.Spec.LeaseTransitions = &transitions
 	if carry.Token > 0 {

@@ -63,6 +63,12 @@ func (b Basis) Outcome() v1alpha1.Outcome {
 	}
 }
 
+// success reports whether the basis shows that work which runs to completion
+// has completed.
+func (b Basis) success(r Record) bool {
+	return b.Kind == ByDeath && b.Succeeded && r.Config.CloseOnSuccess
+}
+
 // Lapsed reports whether the Lease has been seen unchanged for the longest
 // duration it ever had. The longest, since a foreign release writes one second,
 // and a term keeps the duration that it was granted with.
@@ -126,7 +132,7 @@ func (o Observation) Grant(holder, podUID, issuer string, basis Basis, now time.
 	if err := o.Ended(r, basis); err != nil {
 		return nil, err
 	}
-	if basis.Kind == ByDeath && basis.Succeeded && r.Config.CloseOnSuccess {
+	if basis.success(r) {
 		return nil, fmt.Errorf("%w: the work has succeeded; end the term and close the lease", ErrClosed)
 	}
 	token, err := nextToken(o.Lease.ResourceVersion, r.Token, r.Config.MinToken, r.Config.TokenFloor)
@@ -153,6 +159,9 @@ func writeGrant(l *coordinationv1.Lease, r Record, token int64, holder, issuer s
 	l.Spec.LeaseDurationSeconds = &seconds
 	l.Spec.AcquireTime, l.Spec.RenewTime = &when, &when
 	l.Spec.LeaseTransitions = &transitions
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
 	for _, key := range []string{v1alpha1.AnnotationStarted, v1alpha1.AnnotationEndRequested,
 		v1alpha1.AnnotationBlocked, v1alpha1.AnnotationBehind, v1alpha1.AnnotationSectionP99} {
 		delete(l.Annotations, key)
@@ -195,7 +204,7 @@ func (o Observation) End(basis Basis) (*coordinationv1.Lease, error) {
 		return nil, err
 	}
 	var closed v1alpha1.Closed
-	if basis.Kind == ByDeath && basis.Succeeded && r.Config.CloseOnSuccess {
+	if r.Open() && basis.success(r) { // Without an open term nothing has compared the proof with the Lease.
 		closed = v1alpha1.ClosedCompleted
 	}
 	l := o.end(r, basis.Outcome(), closed)
@@ -230,6 +239,9 @@ func (o Observation) SetClosed(reason v1alpha1.Closed) (*coordinationv1.Lease, e
 		return nil, fmt.Errorf("%w: completed work never starts again", ErrClosed)
 	}
 	l := o.Lease.DeepCopy()
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
 	if reason == "" {
 		delete(l.Annotations, v1alpha1.AnnotationClosed)
 	} else {

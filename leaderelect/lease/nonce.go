@@ -34,10 +34,11 @@ func ParseNonce(s string) (Nonce, error) {
 	if len(parts) != 3 {
 		return Nonce{}, fmt.Errorf("nonce %q: want <container>.<boot>-<ticks>.<random>", s)
 	}
-	boot, ticks, ok := strings.Cut(parts[1], "-")
-	if !ok || boot == "" || parts[0] == "" || parts[2] == "" {
+	dash := strings.LastIndex(parts[1], "-") // A boot's ID may be a UUID, with dashes of its own.
+	if dash <= 0 || parts[0] == "" || parts[2] == "" {
 		return Nonce{}, fmt.Errorf("nonce %q: want <container>.<boot>-<ticks>.<random>", s)
 	}
+	boot, ticks := parts[1][:dash], parts[1][dash+1:]
 	n, err := strconv.ParseUint(ticks, 10, 64)
 	if err != nil {
 		return Nonce{}, fmt.Errorf("nonce %q: ticks: %w", s, err)

@@ -45,14 +45,14 @@ func Judge(pod *corev1.Pod, started string) Proof {
 		return Proof{Reason: "container " + name + " is not reported to have ended"}
 	}
 	if pod.DeletionTimestamp != nil && finalReport(pod) {
-		return Proof{Dead: true, Succeeded: succeeded(pod), Reason: "all containers ended, and the kubelet made its final report"}
+		return Proof{Dead: true, Succeeded: succeeded(pod, started), Reason: "all containers ended, and the kubelet made its final report"}
 	}
 	for _, c := range containers(pod) {
 		if name, ok := cannotRestart(pod, c, started); !ok {
 			return Proof{Reason: "container " + name + " may have restarted or may restart with the token"}
 		}
 	}
-	return Proof{Dead: true, Succeeded: succeeded(pod), Reason: "all containers ended"}
+	return Proof{Dead: true, Succeeded: succeeded(pod, started), Reason: "all containers ended"}
 }
 
 type container struct {
@@ -100,34 +100,41 @@ func unfinished(pod *corev1.Pod) (string, bool) {
 // it is terminated and its restart policy lets it stay so, or its end carries
 // the nonce of the start, so that whatever runs there now is a later one.
 func cannotRestart(pod *corev1.Pod, c container, started string) (string, bool) {
-	if carries(c.status, started) {
+	if endOf(c.status, started) != nil {
 		return "", true
 	}
 	t := c.status.State.Terminated
-	if t == nil {
-		return c.spec.Name, false
+	if t == nil || restartsAll(pod) || c.spec.RestartPolicy != nil || len(c.spec.RestartPolicyRules) > 0 {
+		return c.spec.Name, false // Its own policy or rules, or another container's, may start it again.
 	}
 	final := pod.Spec.RestartPolicy == corev1.RestartPolicyNever ||
 		(pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && t.ExitCode == 0) ||
-		(c.init && c.spec.RestartPolicy == nil && t.ExitCode == 0)
-	if c.spec.RestartPolicy != nil || len(c.spec.RestartPolicyRules) > 0 {
-		final = false // Its own policy, or rules, may start it again.
-	}
+		(c.init && t.ExitCode == 0)
 	return c.spec.Name, final
 }
 
-// carries reports whether an end of the container carries the nonce, as a line
-// of its own, in its termination message.
-func carries(s *corev1.ContainerStatus, started string) bool {
+// restartsAll reports whether the end of some container starts all of them
+// again, whatever their own restart policies say.
+func restartsAll(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(containers(pod), func(c container) bool {
+		return slices.ContainsFunc(c.spec.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+}
+
+// endOf returns the end of the container that carries the nonce, as a line of
+// its own in the termination message; nil if none does.
+func endOf(s *corev1.ContainerStatus, started string) *corev1.ContainerStateTerminated {
 	if started == "" || started == lease.StartedUnknown {
-		return false
+		return nil
 	}
 	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
 		if t != nil && slices.Contains(strings.Split(t.Message, "\n"), lease.TerminationMessage(started)) {
-			return true
+			return t
 		}
 	}
-	return false
+	return nil
 }
 
 // finalReport reports whether every container is terminated now and the kubelet
@@ -144,10 +151,20 @@ func finalReport(pod *corev1.Pod) bool {
 	})
 }
 
-func succeeded(pod *corev1.Pod) bool {
+// succeeded reports whether every container that was to end ended with status
+// 0. Where an end carries the nonce of the start, that end is the one to judge:
+// a later start may have ended otherwise, without having done the work. An end
+// that carries another nonce says nothing about this start.
+func succeeded(pod *corev1.Pod, started string) bool {
 	for _, c := range containers(pod) {
-		t := c.status.State.Terminated
-		if t == nil || (t.ExitCode != 0 && !c.init) {
+		t := endOf(c.status, started)
+		if t == nil {
+			t = c.status.State.Terminated
+			if t == nil || (!c.init && strings.Contains(t.Message, lease.TerminationMessage(""))) {
+				return false
+			}
+		}
+		if t.ExitCode != 0 && !c.init {
 			return false
 		}
 	}
