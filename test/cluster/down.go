@@ -16,7 +16,8 @@ import (
 // called again, and on a cluster that was only half made.
 func (c *Cluster) Down(ctx context.Context) error {
 	if c.existing != "" {
-		return fmt.Errorf("cluster of KUBECONFIG %s: %w", c.existing, errNotOurs)
+		c.logf("the cluster of KUBECONFIG %s was not started here and stays", c.existing)
+		return nil
 	}
 	unlock, err := c.lock(ctx)
 	if err != nil {

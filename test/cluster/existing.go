@@ -13,13 +13,13 @@ import (
 )
 
 // useExisting tells whether KUBECONFIG names a cluster that was not started here.
-// One that names this very cluster, as after eval of its kubeconfig, does not count.
+// One that was, as after eval of what up prints, does not count, whatever its name.
 func (c *Cluster) useExisting() bool {
 	named := os.Getenv("KUBECONFIG")
 	if named == "" {
 		return false
 	}
-	if absolute, err := filepath.Abs(named); err == nil && absolute == c.path("kubeconfig") {
+	if absolute, err := filepath.Abs(named); err == nil && filepath.Dir(filepath.Dir(absolute)) == filepath.Dir(c.dir) {
 		return false
 	}
 	c.existing = named
@@ -29,6 +29,9 @@ func (c *Cluster) useExisting() bool {
 // existingHealthy asks the API server of somebody else's cluster, with kubectl,
 // since a kubeconfig may sign in by ways that only it knows.
 func (c *Cluster) existingHealthy(ctx context.Context) error {
+	if !anyFile(filepath.SplitList(c.existing)) {
+		return fmt.Errorf("KUBECONFIG names %s, which does not exist: unset it to use a cluster that is started here", c.existing)
+	}
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
 		if kubectl, err = Tool(ctx, c.cfg.Log, "kubectl"); err != nil {
@@ -43,4 +46,13 @@ func (c *Cluster) existingHealthy(ctx context.Context) error {
 	}
 	c.logf("the cluster of KUBECONFIG %s answers", c.existing)
 	return nil
+}
+
+func anyFile(names []string) bool {
+	for _, name := range names {
+		if _, err := os.Stat(name); err == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -59,6 +59,9 @@ func (c *Cluster) Listen(network, address string) (net.Listener, error) {
 // Forward makes an address within the cluster reachable for every program of the
 // host, at the loopback address that it returns, until the cluster ends.
 func (c *Cluster) Forward(ctx context.Context, target string) (string, error) {
+	if c.existing != "" {
+		return "", fmt.Errorf("forwarder to %s: %w", target, errNotOurs)
+	}
 	unlock, err := c.lock(ctx)
 	if err != nil {
 		return "", err

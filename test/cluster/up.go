@@ -35,7 +35,7 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	defer unlock()
 	if running, err := c.reuse(ctx); err != nil || running {
-		return c, err
+		return c, errors.Join(err, c.sameSize(cfg.Nodes))
 	}
 	if err := c.prepareHost(ctx); err != nil {
 		return nil, err
@@ -50,6 +50,15 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c.stage(started, fmt.Sprintf("cluster %s is up with %d nodes", c.cfg.Name, len(c.view().Nodes)))
 	return c, c.change(func(s *state) { s.Ready = true })
+}
+
+// sameSize refuses a running cluster if another number of nodes was asked for.
+func (c *Cluster) sameSize(wanted int) error {
+	have := len(c.view().Nodes)
+	if wanted == 0 || wanted == have {
+		return nil
+	}
+	return fmt.Errorf("cluster %s runs with %d nodes, %d are wanted: run down first, or choose another name", c.cfg.Name, have, wanted)
 }
 
 // Open finds a cluster that was started before.
