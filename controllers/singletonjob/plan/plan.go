@@ -1,0 +1,145 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/leaderelect/lease"
+)
+
+// Decide plans what the job needs.
+func Decide(o Observed) Plan {
+	p := look(o)
+	if !slices.Contains(o.Job.Finalizers, v1alpha1.FinalizerJob) {
+		return p.bare()
+	}
+	p.recordTerms()
+	p.settle()
+	p.raiseFloor()
+	p.describe()
+	p.tell()
+	p.planLease()
+	p.planAccess()
+	p.createPods()
+	p.releasePods()
+	p.deletePods()
+	p.releaseJob()
+	p.awaitStrangers()
+	p.plan.Status = p.status
+	return p.plan
+}
+
+// bare is for a job without our finalizer: it gets one before anything is made
+// for it, or is let go without.
+func (p *planner) bare() Plan {
+	p.plan.Status = p.status
+	if !p.deleting() {
+		p.act("a job is deleted in order", AddJobFinalizer{})
+	}
+	return p.plan
+}
+
+// planLease brings the Lease into being, up to date, or to its end.
+func (p *planner) planLease() {
+	switch {
+	case p.standing == absent && !p.deleting() && !p.finished():
+		p.act("the job has no Lease", CreateLease{})
+	case p.standing != ours:
+	case p.Lease.DeletionTimestamp != nil && !p.record.Open():
+		if slices.Contains(p.Lease.Finalizers, v1alpha1.FinalizerLease) {
+			p.act("the Lease is deleted, and its term's outcome is on record", RemoveLeaseFinalizer{p.Lease})
+		}
+	case p.deleting() && !p.record.Open() && p.closedForGood():
+		p.act("the job is deleted, and no term is open", DeleteLease{p.Lease})
+	default:
+		p.updateLease()
+	}
+}
+
+// closedForGood reports whether nothing can be granted while the Lease is being
+// deleted.
+func (p *planner) closedForGood() bool {
+	return p.record.Closed == v1alpha1.ClosedDeleting || p.record.Closed == v1alpha1.ClosedCompleted
+}
+
+// updateLease writes configuration, closing and the request to end in one
+// write.
+func (p *planner) updateLease() {
+	l := p.Lease.DeepCopy()
+	LeaseConfig(p.Job, p.status.TokenFloor).Write(l)
+	opens := false
+	if want := p.closed(); p.record.Closed != want && p.record.Closed != v1alpha1.ClosedCompleted {
+		closed, err := lease.Observation{Lease: l}.SetClosed(want)
+		if err != nil {
+			p.plan.Notes = append(p.plan.Notes, "the configuration is refused: "+err.Error())
+			return
+		}
+		l, opens = closed, want == ""
+	}
+	if p.asksToStop() {
+		if asked, err := (lease.Observation{Lease: l}).RequestEnd(); err == nil {
+			l = asked
+		}
+	}
+	if !equality.Semantic.DeepEqual(p.Lease.Annotations, l.Annotations) {
+		p.act("the Lease differs from what the job says", UpdateLease{Lease: l, Opens: opens})
+	}
+}
+
+// closed is why nothing may be granted; empty: it may.
+func (p *planner) closed() v1alpha1.Closed {
+	switch {
+	case p.deleting():
+		return v1alpha1.ClosedDeleting
+	case p.complete:
+		return v1alpha1.ClosedCompleted
+	case p.failed:
+		return v1alpha1.ClosedFailed
+	case p.suspended():
+		return v1alpha1.ClosedSuspended
+	}
+	return ""
+}
+
+// asksToStop reports whether the holder is asked through the Lease to stop its
+// work: its agent stops it in order, and the pod is deleted once it has.
+func (p *planner) asksToStop() bool {
+	return p.suspended() && p.agentHolds() && p.record.EndRequested != p.record.Token
+}
+
+// agentHolds reports whether a confirmed holder's agent reads the Lease.
+func (p *planner) agentHolds() bool {
+	return p.standing == ours && p.record.Phase() == lease.Live && p.record.Config.RenewedBy != v1alpha1.RenewedByKubelet
+}
+
+func (p *planner) planAccess() {
+	if p.Access == AccessOutdated && !p.deleting() && !p.finished() && p.standing == ours {
+		p.act("the pods need access to their Lease", ApplyAccess{})
+	}
+}
+
+// releaseJob lets the job go once nothing of it is left to end in order.
+func (p *planner) releaseJob() {
+	if !p.deleting() || (p.standing != absent && p.standing != foreign) {
+		return
+	}
+	if !slices.ContainsFunc(p.pods, func(each pod) bool { return slices.Contains(each.Finalizers, v1alpha1.FinalizerOutcome) }) {
+		p.act("Lease and pods have ended", RemoveJobFinalizer{})
+	}
+}
+
+// awaitStrangers looks again at what stands in the way, since no watch may tell
+// of its end.
+func (p *planner) awaitStrangers() {
+	if p.running() && (p.standing == foreign || p.Access == AccessForeign || len(p.Strangers) > 0) {
+		p.lookAgainIn(lookAgain)
+	}
+}
+
+// AccessName is the name of the Role and RoleBinding of the job's pods.
+func AccessName(job *v1alpha1.SingletonJob) string { return "leasehold-" + job.Name }

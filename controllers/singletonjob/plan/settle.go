@@ -1,0 +1,207 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/leaderelect/lease"
+)
+
+// settle brings completion, failure and the ordinals up to date.
+func (p *planner) settle() {
+	p.noticeSuccess()
+	if p.termsKnown() {
+		p.dropOrdinals()
+	}
+	p.noticeFailure()
+	p.reserveOrdinals()
+}
+
+// noticeSuccess decides whether the work has succeeded: the Lease was closed by
+// its success, or a pod shows it where the Lease could not (its term had
+// lapsed, or the Lease is gone). An open term is left to end.
+func (p *planner) noticeSuccess() {
+	if p.failed || p.complete {
+		return
+	}
+	closed := p.standing == ours && p.record.Closed == v1alpha1.ClosedCompleted
+	unreported := runsToCompletion(p.Job) && (p.standing == ours || p.standing == absent) &&
+		!p.record.Open() && slices.ContainsFunc(p.Pods, hasSucceeded)
+	p.complete = closed || unreported
+}
+
+// dropOrdinals gives up the ordinals whose pods are over, and counts the
+// failures among them. It is the only place that counts a run: the write that
+// drops the ordinal can succeed once.
+func (p *planner) dropOrdinals() {
+	kept := []int32{}
+	for _, ordinal := range p.status.ActiveOrdinals {
+		switch each := p.podAt(ordinal); {
+		case each == nil && p.running():
+			kept = append(kept, ordinal)
+		case each == nil:
+		case each.over():
+			p.countFailures(*each)
+		default:
+			kept = append(kept, ordinal)
+		}
+	}
+	p.status.ActiveOrdinals = kept
+	p.dropUnborn()
+}
+
+// dropUnborn gives up reserved ordinals without a pod while there are too many.
+func (p *planner) dropUnborn() {
+	if !p.running() {
+		return
+	}
+	for i := len(p.status.ActiveOrdinals) - 1; i >= 0 && p.living() > p.wanted(); i-- {
+		if p.podAt(p.status.ActiveOrdinals[i]) == nil {
+			p.status.ActiveOrdinals = slices.Delete(p.status.ActiveOrdinals, i, i+1)
+		}
+	}
+}
+
+func (p *planner) countFailures(each pod) {
+	n := p.restarts(each)
+	if p.runFailed(each) {
+		n++
+	}
+	if n > 0 {
+		p.status.Failed += n
+		p.status.LastFailureTime = metav1.NewTime(p.Now)
+	}
+}
+
+// restarts counts the failures that the kubelet answered by starting the work
+// again. A pod that only ever waited has not failed.
+func (p *planner) restarts(each pod) int32 {
+	if RestartPolicy(p.Job) != corev1.RestartPolicyOnFailure || each.token == 0 {
+		return 0
+	}
+	var n int32
+	for _, statuses := range [][]corev1.ContainerStatus{each.Status.InitContainerStatuses, each.Status.ContainerStatuses} {
+		for _, s := range statuses {
+			n += s.RestartCount
+		}
+	}
+	return n
+}
+
+// runFailed reports whether the pod's end was its work's failure: not somebody's
+// wish, nor the loss of its lease, nor a disruption.
+func (p *planner) runFailed(each pod) bool {
+	outcome := p.recordedOutcome(each)
+	switch {
+	case outcome == v1alpha1.OutcomeFailed:
+		return true
+	case each.Status.Phase != corev1.PodFailed || each.deleting() || disrupted(each.Pod):
+		return false
+	}
+	switch outcome {
+	case v1alpha1.OutcomeStopped, v1alpha1.OutcomeLapsed, v1alpha1.OutcomeVouched:
+		return false
+	}
+	return true
+}
+
+// recordedOutcome is how the pod's newest term ended; empty: it had none.
+func (p *planner) recordedOutcome(each pod) v1alpha1.Outcome {
+	for _, t := range p.status.History {
+		if t.UID == each.UID {
+			return v1alpha1.Outcome(t.Reason)
+		}
+	}
+	return ""
+}
+
+func disrupted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// noticeFailure decides whether the job has failed too often.
+func (p *planner) noticeFailure() {
+	if p.complete || p.failed || !runsToCompletion(p.Job) {
+		return
+	}
+	p.failed = p.failures() > backoffLimit(p.Job)
+	if p.failed {
+		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("failed %d times", p.failures()))
+	}
+}
+
+// failures counts the failed runs, also those of pods that go on.
+func (p *planner) failures() int32 {
+	n := p.status.Failed
+	for _, each := range p.pods {
+		if p.active(each.ordinal) {
+			n += p.restarts(each)
+		}
+	}
+	return n
+}
+
+// reserveOrdinals reserves names for the pods that are missing. Whoever loses
+// the status write has reserved nothing and creates nothing.
+func (p *planner) reserveOrdinals() {
+	missing := p.wanted() - p.living()
+	if missing <= 0 || p.standing != ours || p.awaitsOutcome() {
+		return
+	}
+	if left := p.backoffLeft(); left > 0 {
+		p.lookAgainIn(left)
+		return
+	}
+	for range missing {
+		p.status.ActiveOrdinals = append(p.status.ActiveOrdinals, p.status.NextOrdinal)
+		p.status.NextOrdinal++
+	}
+}
+
+// living counts the pods that hold or may be granted the lease, or are about to
+// be created. A holder that is being deleted does not count: its successor may
+// be made meanwhile, and starts no work before it is granted the lease.
+func (p *planner) living() int {
+	n := 0
+	for _, ordinal := range p.status.ActiveOrdinals {
+		if each := p.podAt(ordinal); each == nil || each.alive() {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitsOutcome reports whether a run has ended and the Lease does not say yet
+// how. Its success would make another pod pointless.
+func (p *planner) awaitsOutcome() bool {
+	return runsToCompletion(p.Job) && slices.ContainsFunc(p.pods, func(each pod) bool { return each.terminal() && each.open })
+}
+
+func (p *planner) backoffLeft() (left time.Duration) {
+	if p.status.LastFailureTime.IsZero() {
+		return 0
+	}
+	return p.status.LastFailureTime.Add(backoff(p.Job, p.status.Failed)).Sub(p.Now)
+}
+
+// raiseFloor records a block of tokens ahead, before a grant needs a token that
+// the Lease's resourceVersion does not protect.
+func (p *planner) raiseFloor() {
+	if p.standing != ours {
+		return
+	}
+	next := max(p.record.Token+1, p.Job.Spec.Lease.MinToken)
+	if next > decimal(p.Lease.ResourceVersion) && next > p.status.TokenFloor {
+		p.status.TokenFloor = min(next+floorBlock, lease.MaxToken)
+	}
+}
