@@ -28,8 +28,6 @@ const (
 	retryLost = 100 * time.Millisecond
 )
 
-// Reconciler makes what SingletonJobs need.
-//
 // +kubebuilder:rbac:groups=leasehold.dev,resources=singletonjobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=leasehold.dev,resources=singletonjobs/status,verbs=update
 // +kubebuilder:rbac:groups=leasehold.dev,resources=singletonjobs/finalizers,verbs=update
@@ -37,6 +35,8 @@ const (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler makes what SingletonJobs need.
 type Reconciler struct {
 	// Client reads jobs, pods, Roles and RoleBindings from the cache, and
 	// writes.
