@@ -18,7 +18,7 @@ func (p *planner) tell() {
 		p.event(!calm(t.Reason), EventEnded, ActionEnd, "Term of pod %s with fencing token %d ended: %s", t.Pod, t.Token, t.Reason)
 	}
 	if n := p.status.Failed - p.Job.Status.Failed; n > 0 {
-		p.event(true, EventRunFailed, ActionEnd, "The work failed, for the %d. time", p.status.Failed)
+		p.event(true, EventRunFailed, ActionEnd, "The work failed; failed runs so far: %d", p.status.Failed)
 	}
 	p.tellHolder()
 	p.tellBlocked()

@@ -24,10 +24,10 @@ func Decide(o Observed) Plan {
 	p.describe()
 	p.tell()
 	p.planLease()
-	p.planAccess()
-	p.createPods()
-	p.releasePods()
+	p.releasePods() // Before deletions, which move the pods' versions.
 	p.deletePods()
+	p.planAccess()
+	p.createPods() // After what makes room under a quota.
 	p.releaseJob()
 	p.awaitStrangers()
 	p.plan.Status = p.status

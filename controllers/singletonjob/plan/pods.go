@@ -63,6 +63,8 @@ func (p *planner) unwanted(each pod) string {
 		return "" // Asked to stop through the Lease.
 	case p.suspended():
 		return "the job is suspended"
+	case each.revoked() && !each.open:
+		return "its term was ended, and it is not granted another"
 	case p.outdated(each) && !each.open:
 		return "an earlier revision of the template made it"
 	case p.outdated(each) && p.mayReplaceHolder(each):
@@ -167,8 +169,7 @@ func rank(each pod) int {
 	return 0
 }
 
-// releasePods removes our finalizer from pods whose outcome is on record. It
-// comes before any deletion in the same plan, which would move their version.
+// releasePods removes our finalizer from pods whose outcome is on record.
 func (p *planner) releasePods() {
 	if !p.termsKnown() {
 		return

@@ -100,17 +100,19 @@ func (p *planner) restarts(each pod) int32 {
 // wish, nor the loss of its lease, nor a disruption.
 func (p *planner) runFailed(each pod) bool {
 	outcome := p.recordedOutcome(each)
-	switch {
-	case outcome == v1alpha1.OutcomeFailed:
+	if outcome == v1alpha1.OutcomeFailed {
 		return true
-	case each.Status.Phase != corev1.PodFailed || each.deleting() || disrupted(each.Pod):
+	}
+	if each.Status.Phase != corev1.PodFailed || disrupted(each.Pod) {
 		return false
 	}
 	switch outcome {
-	case v1alpha1.OutcomeStopped, v1alpha1.OutcomeLapsed, v1alpha1.OutcomeVouched:
-		return false
+	case v1alpha1.OutcomeWithdrawn:
+		return true // It ended before its work began; its deletion is the answer.
+	case "", v1alpha1.OutcomeDied, v1alpha1.OutcomeUnknown:
+		return !each.deleting()
 	}
-	return true
+	return false
 }
 
 // recordedOutcome is how the pod's newest term ended; empty: it had none.
