@@ -1,0 +1,41 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"os"
+
+	"leasehold.dev/leaderelect/lease"
+)
+
+// announce appends the line that names this start to the termination message.
+// The kubelet made the file and reads its last 4096 bytes when the container
+// ends; what the command writes there stays. It does nothing where the line is
+// there already.
+func announce(path, nonce string) error {
+	line := []byte(lease.TerminationMessage(nonce))
+	have, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for have := range bytes.Lines(have) {
+		if bytes.Equal(bytes.TrimSuffix(have, []byte("\n")), line) {
+			return nil
+		}
+	}
+	text := append(line, '\n')
+	if len(have) > 0 && have[len(have)-1] != '\n' {
+		text = append([]byte("\n"), text...)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
