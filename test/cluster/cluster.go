@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -35,7 +36,7 @@ type Cluster struct {
 }
 
 // ErrNotRunning says that there is no such cluster.
-var ErrNotRunning = fmt.Errorf("cluster is not running: start it with up")
+var ErrNotRunning = errors.New("cluster is not running: start it with up")
 
 func load(kind string, cfg Config) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()

@@ -52,14 +52,29 @@ func TestStateSurvivesSaveAndLoad(t *testing.T) {
 	if err != nil || !got.exists() || got.Nodes[1].IP != "10.221.0.12" || got.Cuts["node-1"] != CutAll {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if dead := got.dead(); len(dead) != 1 || dead[0] != "control/etcd" {
-		t.Errorf("dead: got %v", dead)
-	}
+}
+
+func TestBrokenStateIsAnError(t *testing.T) {
+	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, stateFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := loadState(dir, kindCluster, "x"); err == nil {
 		t.Error("broken state: want an error")
+	}
+}
+
+func TestStatusShowsWhatIsAmiss(t *testing.T) {
+	s := newState(kindCluster, "x")
+	s.Processes["control/etcd"] = &process.Process{PID: 1, Birth: "never"}
+	s.Cuts["node-1"], s.Frozen["node-2"] = CutAll, true
+	for _, want := range []string{"control/etcd", "NOT RUNNING", "CUT OFF from everything", "FROZEN"} {
+		if !strings.Contains(s.table(), want) {
+			t.Errorf("status lacks %q:\n%s", want, s.table())
+		}
+	}
+	if dead := s.dead(); len(dead) != 1 || dead[0] != "control/etcd" {
+		t.Errorf("dead: got %v", dead)
 	}
 }
 

@@ -89,7 +89,10 @@ func (c *Cluster) reuse(ctx context.Context) (bool, error) {
 		c.logf("%s %s has ended: removing what is left of it", c.view().Kind, c.cfg.Name)
 		return false, c.down(ctx)
 	}
-	if len(dead) > 0 || !c.view().Ready {
+	if !c.view().Ready {
+		return false, fmt.Errorf("%s %s was only half made: see its logs in %s, then run down", c.view().Kind, c.cfg.Name, c.path("logs"))
+	}
+	if len(dead) > 0 {
 		return false, fmt.Errorf("%s %s runs only in part (not running: %v): start what is stopped, or run down first", c.view().Kind, c.cfg.Name, dead)
 	}
 	if err := c.Healthy(ctx); err != nil {

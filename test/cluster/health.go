@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // errNotOurs refuses what only works on a cluster that was started here.
@@ -54,28 +55,36 @@ func nodeReady(ctx context.Context, client getter, name string) error {
 	return fmt.Errorf("node %s has not said yet whether it is ready", name)
 }
 
-// Status writes what runs and what does not; its error says that something is amiss.
+// Status writes what runs, what does not, and which faults last; its error says that
+// something is amiss.
 func (c *Cluster) Status(ctx context.Context, w io.Writer) error {
 	if c.existing != "" {
 		return c.existingHealthy(ctx)
 	}
-	for _, name := range sortedKeys(c.view().Processes) {
-		p, word := c.view().Processes[name], "running"
-		if !p.Alive() {
-			word = "NOT RUNNING"
-		}
-		if _, err := fmt.Fprintf(w, "%-32s %-12s pid %-8d %s\n", name, word, p.PID, p.Spec.Log); err != nil {
-			return fmt.Errorf("status: %w", err)
-		}
-	}
-	for _, name := range sortedKeys(c.view().Cuts) {
-		if _, err := fmt.Fprintf(w, "%-32s CUT OFF from %s\n", name, c.view().Cuts[name]); err != nil {
-			return fmt.Errorf("status: %w", err)
-		}
+	if _, err := io.WriteString(w, c.view().table()); err != nil {
+		return fmt.Errorf("status: %w", err)
 	}
 	if err := c.Healthy(ctx); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "healthy; KUBECONFIG=%s\n", c.Kubeconfig())
 	return err
+}
+
+func (s state) table() string {
+	var b strings.Builder
+	for _, name := range sortedKeys(s.Processes) {
+		p, word := s.Processes[name], "running"
+		if !p.Alive() {
+			word = "NOT RUNNING"
+		}
+		fmt.Fprintf(&b, "%-32s %-12s pid %-8d %s\n", name, word, p.PID, p.Spec.Log)
+	}
+	for _, name := range sortedKeys(s.Cuts) {
+		fmt.Fprintf(&b, "%-32s CUT OFF from %s\n", name, s.Cuts[name])
+	}
+	for _, name := range sortedKeys(s.Frozen) {
+		fmt.Fprintf(&b, "%-32s FROZEN\n", name)
+	}
+	return b.String()
 }

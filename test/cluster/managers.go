@@ -6,6 +6,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"leasehold.dev/test/cluster/internal/kubeapi"
@@ -17,6 +18,7 @@ import (
 const (
 	managerName   = "control/kube-controller-manager"
 	schedulerName = "control/kube-scheduler"
+	resolverName  = "control/resolver"
 )
 
 // startManagers starts the controllers and the scheduler at their defaults, but
@@ -58,6 +60,24 @@ func (c *Cluster) startManagers(ca *pki.Authority, programs map[string]string) e
 		}
 	}
 	return nil
+}
+
+// startResolver lets pods find Services by name. It answers at ServicesIP, so that a
+// node that is cut off from the API server keeps it.
+func (c *Cluster) startResolver(ca *pki.Authority) error {
+	enter, err := c.enter(control)
+	if err != nil {
+		return err
+	}
+	admin, err := ca.Issue("admin", adminLeaf)
+	if err != nil {
+		return err
+	}
+	return c.start(resolverName, process.Spec{Path: c.path("bin", "resolver"), Enter: enter, Args: []string{
+		"-listen", net.JoinHostPort(ServicesIP, "53"),
+		"-server", fmt.Sprintf("https://%s:%d", APIServerIP, apiPort),
+		"-ca", ca.CAFile(), "-cert", admin.Cert, "-key", admin.Key,
+	}})
 }
 
 func (c *Cluster) componentKubeconfig(ca *pki.Authority, program string) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"leasehold.dev/test/cluster/internal/dns"
 	"leasehold.dev/test/cluster/internal/pki"
 )
 
@@ -39,6 +40,9 @@ authorization: {mode: Webhook}
 tlsCertFile: %[2]q
 tlsPrivateKeyFile: %[3]q
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+# What a Service is called the cluster knows; what is outside nobody does.
+clusterDomain: %[5]s
+clusterDNS: [%[6]s]
 resolvConf: %[4]q
 # Control groups: flat ones, and of version 1 too, since not every machine has version 2.
 failCgroupV1: false
@@ -53,7 +57,7 @@ evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFr
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 readOnlyPort: 0
-`, f.caFile, f.serving.Cert, f.serving.Key, f.resolvConf)
+`, f.caFile, f.serving.Cert, f.serving.Key, f.resolvConf, dns.Domain, ServicesIP)
 }
 
 func containerdConfig(f nodeFiles) string {

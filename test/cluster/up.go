@@ -120,7 +120,7 @@ func (c *Cluster) startAll(ctx context.Context, ca *pki.Authority, runs []*nodeR
 		return err
 	}
 	c.stage(started, "container runtimes")
-	steps = []func() error{func() error { return c.startManagers(ca, programs) }}
+	steps = []func() error{func() error { return errors.Join(c.startManagers(ca, programs), c.startResolver(ca)) }}
 	for _, run := range runs {
 		steps = append(steps, func() error { return errors.Join(c.startKubelet(run), c.startProxy(run)) })
 	}

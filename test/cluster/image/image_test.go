@@ -81,7 +81,12 @@ func TestWrite(t *testing.T) {
 	if cfg.RootFS.DiffIDs[0] != image.Layers[0].Digest {
 		t.Error("layer of config is not the layer of the manifest")
 	}
-	files, headers := entries(t, contents[blobName(image.Layers[0].Digest)])
+	checkLayer(t, contents[blobName(image.Layers[0].Digest)])
+}
+
+func checkLayer(t *testing.T, layer []byte) {
+	t.Helper()
+	files, headers := entries(t, layer)
 	if string(files["opt/bin/x"]) != "binary" || headers["opt/bin/x"].Mode != 0o755 || headers["opt/y"].Mode != 0o644 {
 		t.Errorf("layer: got %v", headers)
 	}

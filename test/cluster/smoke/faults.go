@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ func (r *runner) faults() []check {
 		{"stop and start a kubelet", r.stopKubelet},
 		{"kill a container", r.kill},
 		{"stop and start the API server", r.stopAPIServer},
+		{"save and restore the store", r.restoreStore},
 	}
 }
 
@@ -199,6 +201,37 @@ func (r *runner) stopAPIServer(ctx context.Context) error {
 		return err
 	}
 	return wait.Within(ctx, patience, "cluster to be healthy again", func() error { return r.c.Healthy(ctx) })
+}
+
+// restoreStore goes back to a copy: what was written since is gone, and resource
+// versions are given out again.
+func (r *runner) restoreStore(ctx context.Context) error {
+	dir := filepath.Join(r.c.Dir(), "smoke-store")
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := r.create(ctx, "before"); err != nil {
+		return err
+	}
+	if err := r.c.SaveStore(ctx, dir); err != nil {
+		return err
+	}
+	if err := r.create(ctx, "after"); err != nil {
+		return err
+	}
+	if err := r.c.RestoreStore(ctx, dir); err != nil {
+		return err
+	}
+	if _, err := r.field(ctx, "configmap/before", ".metadata.uid"); err != nil {
+		return err
+	}
+	if uid, err := r.field(ctx, "configmap/after", ".metadata.uid"); err == nil {
+		return fmt.Errorf("object %s that was written after the copy is still there", uid)
+	}
+	return nil
+}
+
+func (r *runner) create(ctx context.Context, name string) error {
+	_, err := r.kube(ctx, "", "create", "configmap", name)
+	return err
 }
 
 // exposed has a pod ask a server that this very process runs on loopback.

@@ -16,6 +16,7 @@ func (r *runner) features() []check {
 		}},
 		{"service on the same node", r.succeeds("service-same-node")},
 		{"service across nodes", r.succeeds("service-other-node")},
+		{"service by name", r.succeeds("service-by-name")},
 		{"API server from a pod", r.succeeds("api-from-pod")},
 		{"image volume", r.succeeds("image-volume")},
 		{"native sidecar", r.succeeds("native-sidecar")},

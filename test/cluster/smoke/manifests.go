@@ -54,6 +54,15 @@ spec:
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: service-by-name, namespace: NAMESPACE}
+spec:
+  nodeName: NODE2
+  restartPolicy: OnFailure
+  containers:
+  - {name: probe, image: IMAGE, args: [get, "http://web/"]}
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: api-from-pod, namespace: NAMESPACE}
 spec:
   nodeName: NODE2

@@ -35,6 +35,8 @@ func commands() []command {
 		{"start", "NODE | PROGRAM", "start it again", start},
 		{"signal", "NODE | PROGRAM SIGNAL", "send it a signal, such as STOP and CONT", sendSignal},
 		{"kill", "[--signal KILL] NAMESPACE/POD[/CONTAINER]", "signal the first process of containers", kill},
+		{"store save", "DIRECTORY", "copy the data of etcd (the API server pauses)", storeSave},
+		{"store restore", "DIRECTORY", "put an older copy back, as a restored backup would", storeRestore},
 		{"assets", "", "print the directory for envtest's KUBEBUILDER_ASSETS", assets},
 		{"tool", "NAME", "print the path of kubectl, helm or another program", tool},
 	}

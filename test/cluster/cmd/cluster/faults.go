@@ -79,6 +79,14 @@ func start(ctx context.Context, env *environment, args []string) error {
 	return onName(ctx, env, "start", args, (*cluster.Cluster).Start)
 }
 
+func storeSave(ctx context.Context, env *environment, args []string) error {
+	return onName(ctx, env, "store save", args, (*cluster.Cluster).SaveStore)
+}
+
+func storeRestore(ctx context.Context, env *environment, args []string) error {
+	return onName(ctx, env, "store restore", args, (*cluster.Cluster).RestoreStore)
+}
+
 func onName(ctx context.Context, env *environment, name string, args []string, do func(*cluster.Cluster, context.Context, string) error) error {
 	c, operands, err := opened(env, name, args, 1, 1)
 	if err != nil {

@@ -1,4 +1,4 @@
-// The reference network plugins that join pods to the bridge of their node.
+// The reference network plugins that join pods to their node.
 module leasehold.dev/test/cluster/components/cni
 
 go 1.26.8

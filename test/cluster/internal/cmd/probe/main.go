@@ -29,16 +29,18 @@ func main() {
 }
 
 func run(args []string) error {
-	switch {
-	case len(args) == 2 && args[0] == "serve":
-		return serve(args[1])
-	case len(args) == 2 && args[0] == "get":
-		return again(func() error { return get(http.DefaultClient, args[1]) })
-	case len(args) == 1 && args[0] == "api":
+	args = append(args, "", "")
+	what, operand := args[0], args[1]
+	switch what {
+	case "serve":
+		return serve(operand)
+	case "get":
+		return again(func() error { return get(http.DefaultClient, operand) })
+	case "api":
 		return again(api)
-	case len(args) == 2 && args[0] == "exit-once":
-		return exitOnce(args[1])
-	case len(args) == 1 && args[0] == "ok":
+	case "exit-once":
+		return exitOnce(operand)
+	case "ok":
 		fmt.Println("ok")
 		return nil
 	}
