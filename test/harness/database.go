@@ -6,13 +6,17 @@ package harness
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/jackc/pgx/v5"
 
 	"leasehold.dev/internal/testenv/pgtest"
 	"leasehold.dev/test/cluster"
@@ -63,8 +67,12 @@ func runDatabase() error {
 	return s.Stop()
 }
 
-// StartDatabase starts PostgreSQL on the cluster's control machine.
+// StartDatabase starts PostgreSQL on the cluster's control machine. Where the
+// cluster was kept, and its database with it, that one is used again.
 func (h *Harness) StartDatabase(ctx context.Context) (*Database, error) {
+	if d := h.keptDatabase(ctx); d != nil {
+		return d, nil
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -103,5 +111,27 @@ func (h *Harness) forwardDatabase(ctx context.Context, dsn string) (*Database, e
 	if outside.Host, err = h.Forward(ctx, inside.Host); err != nil {
 		return nil, err
 	}
-	return &Database{PodURL: inside.String(), HostURL: outside.String()}, nil
+	d := &Database{PodURL: inside.String(), HostURL: outside.String()}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	return d, os.WriteFile(h.databaseFile(), text, 0o600)
+}
+
+func (h *Harness) databaseFile() string { return filepath.Join(h.Dir(), "database.json") }
+
+// keptDatabase finds the database of an earlier run, if it answers.
+func (h *Harness) keptDatabase(ctx context.Context) *Database {
+	var d Database
+	text, err := os.ReadFile(h.databaseFile())
+	if err != nil || json.Unmarshal(text, &d) != nil {
+		return nil
+	}
+	conn, err := pgx.Connect(ctx, d.HostURL)
+	if err != nil {
+		return nil
+	}
+	_ = conn.Close(ctx)
+	return &d
 }

@@ -37,8 +37,11 @@ func (s Start) String() string {
 // Grant is one grant, as the Lease showed it.
 type Grant struct {
 	Token  int64
+	Term   string
 	Holder string
 	At     time.Time
+	// Renewed is the newest renewal that was seen.
+	Renewed time.Time
 }
 
 // Write is a guarded write that was accepted.

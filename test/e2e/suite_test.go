@@ -1,0 +1,43 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import "testing"
+
+// TestCases are independent of each other, and of which manager replica leads.
+func TestCases(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"Apply":              testApply,
+		"Kill":               testKill,
+		"Frozen":             testFrozen,
+		"FrozenForbid":       testFrozenForbid,
+		"CutOff":             testCutOff,
+		"KubeletStopped":     testKubeletStopped,
+		"SlowStart":          testSlowStart,
+		"Completes":          testCompletes,
+		"CompletesOnFailure": testCompletesOnFailure,
+		"BackoffLimit":       testBackoffLimit,
+		"TakeUp":             testTakeUp,
+		"BadSpecs":           testBadSpecs,
+		"UnmanagedLease":     testUnmanagedLease,
+		"Deletion":           testDeletion,
+		"NamespaceDeletion":  testNamespaceDeletion,
+		"StubbornWork":       testStubbornWork,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// TestManagers meddles with the manager, on which all other cases depend.
+func TestManagers(t *testing.T) {
+	t.Run("RollingRestart", testRollingRestart)
+	t.Run("CrashAfterEveryWrite", testCrashAfterEveryWrite)
+	t.Run("TwoAtOnce", testTwoAtOnce)
+}
+
+// TestChart installs Leasehold in the other way. It comes last.
+func TestChart(t *testing.T) { testChart(t) }
