@@ -26,9 +26,8 @@ import (
 	"leasehold.dev/test/harness"
 )
 
-// limit bounds the whole story once everything is built. Building Kubernetes
-// itself, once a machine, is not counted.
-const limit = 5 * time.Minute
+// limit bounds the story once everything is built and installed.
+const limit = 4 * time.Minute
 
 func main() {
 	harness.ServeDatabase()
@@ -68,11 +67,9 @@ func run(ctx context.Context, fence, keep bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, finish(ctx, h, keep)) }()
 	say("Up after %s.", time.Since(began).Round(time.Second))
-	told, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	s := &story{Harness: h, fence: fence}
 	defer s.close()
-	if err := s.tell(told); err != nil {
+	if err := s.tell(ctx); err != nil {
 		s.explain(context.WithoutCancel(ctx))
 		return err
 	}

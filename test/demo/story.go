@@ -57,8 +57,13 @@ func (s *story) close() {
 }
 
 func (s *story) tell(ctx context.Context) error {
+	if err := s.install(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	for _, part := range []func(context.Context) error{
-		s.install, s.database, s.apply, s.freeze, s.succeed, s.wake, s.judge, s.end,
+		s.database, s.apply, s.freeze, s.succeed, s.wake, s.judge, s.end,
 	} {
 		if err := part(ctx); err != nil {
 			return err
