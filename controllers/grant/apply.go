@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,67 +20,82 @@ import (
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/grant/plan"
-	"leasehold.dev/leaderelect/lease"
 )
 
-// apply does the actions in order and stops at the first that fails. lost says
-// that another writer was faster: nothing is wrong, look again.
-func (r *Reconciler) apply(ctx context.Context, o plan.Observed, p plan.Plan) (lost bool, err error) {
-	for _, a := range p.Actions {
-		lost, err := r.applyOne(ctx, o, a)
-		if lost || err != nil {
-			return lost, err
-		}
-	}
-	return false, nil
+// retryEviction is when to look again after a PodDisruptionBudget refused.
+const retryEviction = 30 * time.Second
+
+// result is what came of an action that did not fail. The zero value: done.
+type result struct {
+	// lost: another writer was faster. Nothing is wrong; the rest of the plan is
+	// void; look again.
+	lost bool
+	// again is when to look again for another reason; zero: no need.
+	again time.Duration
 }
 
-func (r *Reconciler) applyOne(ctx context.Context, o plan.Observed, a plan.Action) (lost bool, err error) {
+// apply does the actions in order and stops at the first that fails or is lost.
+func (r *Reconciler) apply(ctx context.Context, o *observation, p plan.Plan) (all result, _ error) {
+	for _, a := range p.Actions {
+		one, err := r.applyOne(ctx, o, a)
+		if one.lost || err != nil {
+			return one, err
+		}
+		all.again = max(all.again, one.again)
+	}
+	return all, nil
+}
+
+func (r *Reconciler) applyOne(ctx context.Context, o *observation, a plan.Action) (result, error) {
 	switch a := a.(type) {
 	case plan.UpdateLease:
-		l := a.Lease.DeepCopy()
-		if err := r.Leases.Update(ctx, l); err != nil {
-			return outcome(err, "update lease")
-		}
-		r.observeLease(l)
-		r.tell(o.Lease, a.Event)
-		return false, nil
+		return r.updateLease(ctx, o, a)
 	case plan.StampPod:
 		return patched(ctx, r.patch(ctx, a.Pod, stampPatch(a)), "stamp pod "+a.Pod.Name)
 	case plan.MarkEnded:
 		err := r.patch(ctx, a.Pod, markPatch(a))
 		if apierrors.IsNotFound(err) {
-			return false, nil // No pod, nothing to stamp.
+			return result{}, nil // No pod, nothing to stamp.
 		}
 		return patched(ctx, err, "mark pod "+a.Pod.Name)
 	case plan.RemovePod:
-		lost, err := r.remove(ctx, a)
-		if !lost && err == nil {
-			r.tell(o.Lease, a.Event)
-		}
-		return lost, err
+		return r.remove(ctx, o, a)
+	case plan.GuardPod:
+		return patched(ctx, r.patch(ctx, a.Pod, guardPatch(a.Pod)), "guard pod "+a.Pod.Name)
+	case plan.FreePod:
+		return patched(ctx, r.patch(ctx, a.Pod, freePatch(a.Pod)), "free pod "+a.Pod.Name)
 	}
-	return false, fmt.Errorf("unknown action %T", a)
+	return result{}, fmt.Errorf("unknown action %T", a)
+}
+
+func (r *Reconciler) updateLease(ctx context.Context, o *observation, a plan.UpdateLease) (result, error) {
+	l := a.Lease.DeepCopy()
+	if err := r.Leases.Update(ctx, l); err != nil {
+		return outcome(err, "update lease")
+	}
+	r.observeLease(l, r.Tracker.Now())
+	r.tell(o.Lease, a.Event)
+	return result{}, nil
 }
 
 // outcome sorts a lost race from an error.
-func outcome(err error, what string) (lost bool, _ error) {
+func outcome(err error, what string) (result, error) {
 	switch {
 	case err == nil:
-		return false, nil
+		return result{}, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return true, nil
+		return result{lost: true}, nil
 	}
-	return false, fmt.Errorf("%s: %w", what, err)
+	return result{}, fmt.Errorf("%s: %w", what, err)
 }
 
 // patched is outcome for a JSON patch: the API answers a failed test with
 // Invalid, as it may answer a policy's denial, so it is not passed over in
 // silence.
-func patched(ctx context.Context, err error, what string) (lost bool, _ error) {
+func patched(ctx context.Context, err error, what string) (result, error) {
 	if apierrors.IsInvalid(err) {
 		log.FromContext(ctx).V(2).Info("Patch refused", "what", what, "why", err.Error())
-		return true, nil
+		return result{lost: true}, nil
 	}
 	return outcome(err, what)
 }
@@ -139,9 +155,19 @@ func markPatch(a plan.MarkEnded) []operation {
 	}))
 }
 
+// guardPatch adds our finalizer, freePatch takes it off.
+func guardPatch(pod *corev1.Pod) []operation {
+	return append(identity(pod), operation{"add", "/metadata/finalizers", append(slices.Clone(pod.Finalizers), v1alpha1.FinalizerLease)})
+}
+
+func freePatch(pod *corev1.Pod) []operation {
+	rest := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerLease })
+	return append(identity(pod), operation{"add", "/metadata/finalizers", rest})
+}
+
 // remove deletes our own pod, and evicts any other, so that a
-// PodDisruptionBudget is heeded.
-func (r *Reconciler) remove(ctx context.Context, a plan.RemovePod) (lost bool, _ error) {
+// PodDisruptionBudget is heeded. A refusal by one is told and remembered.
+func (r *Reconciler) remove(ctx context.Context, o *observation, a plan.RemovePod) (result, error) {
 	conditions := &metav1.Preconditions{UID: &a.Pod.UID}
 	var err error
 	if plan.Ours(a.Pod) {
@@ -152,16 +178,25 @@ func (r *Reconciler) remove(ctx context.Context, a plan.RemovePod) (lost bool, _
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: conditions},
 		})
 	}
-	return outcome(err, "remove pod "+a.Pod.Name)
+	switch {
+	case err == nil:
+		r.tell(o.Lease, a.Event)
+		return result{}, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return result{}, nil // It is gone, or another pod has its name.
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		r.Tracker.Observe(podSubject(a.Pod.UID, podRefused), "yes", "1", r.Tracker.Now())
+		e := a.Event
+		e.Warning, e.Reason, e.Note = true, plan.ReasonEvictionRefused, fmt.Sprintf("%s, but it may not be evicted: %v", e.Note, err)
+		r.tell(o.Lease, e)
+		return result{again: retryEviction}, nil
+	}
+	return result{}, fmt.Errorf("remove pod %s: %w", a.Pod.Name, err)
 }
 
 // await asks the tracker to wake the key when what the plan waits for is due. A
 // subject whose age is past already is not awaited: it would wake at once.
-func (r *Reconciler) await(key types.NamespacedName, o plan.Observed, p plan.Plan) {
-	record, err := lease.Parse(o.Lease)
-	if err != nil {
-		return
-	}
+func (r *Reconciler) await(key types.NamespacedName, o *observation, p plan.Plan) {
 	own := leaseSubject(key)
 	for _, due := range []time.Duration{min(p.TakeUp, p.Lapse), max(p.TakeUp, p.Lapse)} {
 		if due > o.Age {
@@ -169,13 +204,10 @@ func (r *Reconciler) await(key types.NamespacedName, o plan.Observed, p plan.Pla
 			break
 		}
 	}
-	if record.Config.RenewedBy != v1alpha1.RenewedByKubelet || p.Lapse == 0 || o.Holder == nil {
+	if p.Lapse <= o.Silence {
 		return
 	}
-	if o.Silence < p.Lapse {
-		r.Tracker.Await(key, nodeSubject(o.Holder.Spec.NodeName), p.Lapse)
-	}
-	if o.HolderNotReady && o.HolderWasReady && o.Silence < p.Lapse {
-		r.Tracker.Await(key, podSubject(o.Holder.UID, "ready"), p.Lapse)
+	for _, subject := range o.speakers {
+		r.Tracker.Await(key, subject, p.Lapse)
 	}
 }

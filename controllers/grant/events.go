@@ -4,6 +4,8 @@
 package grant
 
 import (
+	"strings"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,5 +32,5 @@ func (r *Reconciler) tell(l *coordinationv1.Lease, e plan.Event) {
 	if e.Pod != nil {
 		related = e.Pod
 	}
-	r.Recorder.Eventf(l, related, kind, e.Reason, e.Action, "%s", e.Note[:min(len(e.Note), maxNote)])
+	r.Recorder.Eventf(l, related, kind, e.Reason, e.Action, "%s", strings.ToValidUTF8(e.Note[:min(len(e.Note), maxNote)], ""))
 }

@@ -17,14 +17,14 @@ import (
 	"leasehold.dev/internal/lapse"
 )
 
-// Reconciler grants one Lease at a time.
-//
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler grants one Lease at a time.
 type Reconciler struct {
 	// Client reads pods from the cache, and writes pods.
 	Client client.Client
@@ -50,20 +50,31 @@ const retryConflict = time.Second
 // Reconcile looks at one Lease and does what the plan says.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	observed, err := r.observe(ctx, req.NamespacedName)
-	if err != nil || observed == nil {
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p := plan.Decide(*observed)
+	p := plan.Abandoned(observed.Pods)
+	if observed.Lease != nil {
+		p = plan.Decide(observed.Observed)
+	}
 	for _, note := range p.Notes {
 		log.FromContext(ctx).V(4).Info("Planned", "note", note)
 	}
-	lost, err := r.apply(ctx, *observed, p)
+	did, err := r.apply(ctx, observed, p)
 	switch {
 	case err != nil:
 		return ctrl.Result{}, err
-	case lost:
+	case did.lost:
 		return ctrl.Result{RequeueAfter: retryConflict}, nil
 	}
-	r.await(req.NamespacedName, *observed, p)
-	return ctrl.Result{RequeueAfter: p.RequeueAfter}, nil
+	r.await(req.NamespacedName, observed, p)
+	return ctrl.Result{RequeueAfter: sooner(p.RequeueAfter, did.again)}, nil
+}
+
+// sooner returns the lesser of two waits, where zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
 }

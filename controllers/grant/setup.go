@@ -5,16 +5,20 @@ package grant
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -23,6 +27,17 @@ import (
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
+)
+
+const (
+	// workers let one hung request hold up no more than its own Lease.
+	workers = 4
+	// reconcileTimeout bounds all requests of one look at a Lease together.
+	reconcileTimeout = 20 * time.Second
+	// The back-off after errors. An outage of the API must not outlast itself by
+	// more than a fraction of a lease.
+	leastBackoff = 50 * time.Millisecond
+	mostBackoff  = 5 * time.Second
 )
 
 // SetupWithManager registers the controller, and the tracker's feed, which runs
@@ -34,6 +49,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("grant").
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			ReconciliationTimeout:   reconcileTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](leastBackoff, mostBackoff),
+		}).
 		For(&coordinationv1.Lease{}, builder.WithPredicates(managed, actedOn)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(leaseOf)).
 		WatchesRawSource(source.Channel(due, &handler.TypedEnqueueRequestForObject[*coordinationv1.Lease]{})).
@@ -48,9 +68,7 @@ func leaseOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-var managed = predicate.NewPredicateFuncs(func(o client.Object) bool {
-	return o.GetLabels()[v1alpha1.LabelManaged] == "true"
-})
+var managed = predicate.NewPredicateFuncs(isManaged)
 
 // actedOn drops mere renewals, which only the tracker needs; while the Lease
 // says that it is blocked, a renewal is news.
@@ -60,17 +78,14 @@ var actedOn = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	if !ok || !ok2 || after.Annotations[v1alpha1.AnnotationBlocked] != "" {
 		return true
 	}
-	renewed := before.DeepCopy()
-	renewed.Spec.RenewTime = after.Spec.RenewTime
-	renewed.ResourceVersion, renewed.ManagedFields = after.ResourceVersion, after.ManagedFields
-	return !equalLeases(renewed, after)
+	spec := before.Spec
+	spec.RenewTime = after.Spec.RenewTime
+	return before.UID != after.UID ||
+		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+		!equality.Semantic.DeepEqual(spec, after.Spec) ||
+		!maps.Equal(before.Annotations, after.Annotations) ||
+		!maps.Equal(before.Labels, after.Labels)
 }}
-
-func equalLeases(a, b *coordinationv1.Lease) bool {
-	return lease.Fingerprint(a) == lease.Fingerprint(b) &&
-		a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
-		fmt.Sprint(a.Annotations, a.Labels) == fmt.Sprint(b.Annotations, b.Labels)
-}
 
 // feed tells the tracker of every Lease, node lease and pod that the watches
 // deliver, without a reconcile.
@@ -111,42 +126,46 @@ func (f *feed) Start(ctx context.Context) error {
 }
 
 func (f *feed) onLease() toolscache.ResourceEventHandler {
-	see := func(o any) {
-		l, ok := o.(*coordinationv1.Lease)
-		switch {
-		case !ok:
-		case l.Namespace == nodeLeaseNamespace:
-			f.r.observeNode(l)
-		case l.Labels[v1alpha1.LabelManaged] == "true":
-			f.r.observeLease(l)
-		}
-	}
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    see,
-		UpdateFunc: func(_, o any) { see(o) },
-		DeleteFunc: func(o any) {
-			if l, ok := o.(*coordinationv1.Lease); ok && l.Namespace == nodeLeaseNamespace {
+	return handlers(
+		func(l *coordinationv1.Lease) { f.r.Tracker.See(subjectOf(l), lease.Fingerprint(l), l.ResourceVersion) },
+		func(l *coordinationv1.Lease) {
+			if l.Namespace == corev1.NamespaceNodeLease {
 				f.r.Tracker.Forget(nodeSubject(l.Name))
+				return
 			}
-		},
-	}
+			f.r.forgetLease(client.ObjectKeyFromObject(l))
+		})
 }
 
 func (f *feed) onPod() toolscache.ResourceEventHandler {
-	see := func(o any) {
-		if pod, ok := o.(*corev1.Pod); ok {
-			f.r.observePod(pod)
+	return handlers(
+		func(pod *corev1.Pod) {
+			f.r.Tracker.See(podSubject(pod.UID, podReady), readiness(pod), pod.ResourceVersion)
+			if readiness(pod) == string(corev1.ConditionTrue) {
+				f.r.Tracker.See(podSubject(pod.UID, podWasReady), "yes", "1")
+			}
+		},
+		func(pod *corev1.Pod) {
+			for _, what := range []string{podReady, podWasReady, podForced, podRefused} {
+				f.r.Tracker.Forget(podSubject(pod.UID, what))
+			}
+		})
+}
+
+// handlers returns a handler that sees added and updated objects, and forgets
+// deleted ones, also those whose deletion the watch missed.
+func handlers[T client.Object](see, forget func(T)) toolscache.ResourceEventHandler {
+	each := func(do func(T)) func(any) {
+		return func(o any) {
+			if missed, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = missed.Obj
+			}
+			if object, ok := o.(T); ok {
+				do(object)
+			}
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    see,
-		UpdateFunc: func(_, o any) { see(o) },
-		DeleteFunc: func(o any) {
-			if pod, ok := o.(*corev1.Pod); ok {
-				for _, what := range []string{"ready", "was-ready", "forced"} {
-					f.r.Tracker.Forget(podSubject(pod.UID, what))
-				}
-			}
-		},
+		AddFunc: each(see), UpdateFunc: func(_, o any) { each(see)(o) }, DeleteFunc: each(forget),
 	}
 }

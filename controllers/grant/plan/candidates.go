@@ -13,12 +13,14 @@ import (
 	"leasehold.dev/leaderelect/lease"
 )
 
-// next returns the candidate to grant to: a running one before a cold one, then
-// the oldest. nil: there is none.
-func next(pods []*corev1.Pod, config lease.Config, except *corev1.Pod) *corev1.Pod {
+// next returns the candidate to grant to: one that no term was taken from
+// before one that lost a term, then a running one before a cold one, then the
+// oldest. nil: there is none.
+func (d decider) next(except *corev1.Pod) *corev1.Pod {
 	var best *corev1.Pod
-	for _, pod := range pods {
-		if (except == nil || pod.UID != except.UID) && Eligible(pod, config) && (best == nil || before(pod, best) < 0) {
+	for _, pod := range d.Pods {
+		if (except == nil || pod.UID != except.UID) && Eligible(pod, d.r.Config) && !d.leftover(pod) &&
+			(best == nil || before(pod, best) < 0) {
 			best = pod
 		}
 	}
@@ -27,10 +29,18 @@ func next(pods []*corev1.Pod, config lease.Config, except *corev1.Pod) *corev1.P
 
 func before(a, b *corev1.Pod) int {
 	return cmp.Or(
+		cmp.Compare(failings(a), failings(b)),
 		cmp.Compare(coldness(a), coldness(b)),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.Name, b.Name),
 	)
+}
+
+func failings(pod *corev1.Pod) int {
+	if pod.Annotations[v1alpha1.AnnotationEndedToken] != "" {
+		return 1
+	}
+	return 0
 }
 
 func coldness(pod *corev1.Pod) int {
@@ -43,9 +53,7 @@ func coldness(pod *corev1.Pod) int {
 // Eligible reports whether the pod may be granted the lease now.
 func Eligible(pod *corev1.Pod, config lease.Config) bool {
 	switch {
-	case pod.DeletionTimestamp != nil,
-		pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed,
-		pod.Annotations[v1alpha1.AnnotationEndedToken] != "",
+	case pod.DeletionTimestamp != nil, hasEnded(pod),
 		config.CandidateOwner != "" && owner(pod) != config.CandidateOwner:
 		return false
 	case gate(pod) >= 0:
@@ -54,6 +62,10 @@ func Eligible(pod *corev1.Pod, config lease.Config) bool {
 	}
 	// Warm. Something in it must be there to see the grant.
 	return config.RenewedBy != v1alpha1.RenewedByKubelet && running(pod)
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func running(pod *corev1.Pod) bool {

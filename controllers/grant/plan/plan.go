@@ -5,15 +5,10 @@ package plan
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
-	"leasehold.dev/leaderelect/lease/death"
 )
 
 // Decide decides.
@@ -22,11 +17,20 @@ func Decide(o Observed) Plan {
 	if err != nil {
 		return decider{Observed: o}.blocked(v1alpha1.BlockedInvalidLease, err.Error())
 	}
-	d := decider{Observed: o, r: r, grantAge: o.Age}
-	if r.Config.RenewedBy == v1alpha1.RenewedByKubelet {
-		d.Age = min(o.Age, o.Silence)
-	}
-	switch r.Phase() {
+	d := decider{Observed: o, r: r}
+	p := d.byPhase()
+	p.Actions = append(p.Actions, d.clearAway()...)
+	p.Actions = append(p.Actions, d.release()...)
+	return p
+}
+
+type decider struct {
+	Observed
+	r lease.Record
+}
+
+func (d decider) byPhase() Plan {
+	switch d.r.Phase() {
 	case lease.Free:
 		return d.free()
 	case lease.Granted:
@@ -38,23 +42,32 @@ func Decide(o Observed) Plan {
 	}
 }
 
-type decider struct {
-	Observed
-	r lease.Record
-	// grantAge is the age of the Lease itself, whoever renews.
-	grantAge time.Duration
-}
-
 // free grants to the next candidate.
 func (d decider) free() Plan {
 	if d.closed() {
-		return note("closed: nothing is granted")
+		return d.idle("closed: nothing is granted")
 	}
-	pod := next(d.Pods, d.r.Config, nil)
+	pod := d.next(nil)
 	if pod == nil {
-		return note("free, and no candidate")
+		return d.idle("free, and no candidate")
 	}
-	return d.grant(pod, lease.Basis{Kind: lease.ByRelease})
+	if d.needsGuard(pod) {
+		p := note("guard " + pod.Name + ", to grant to it next")
+		p.Actions = []Action{GuardPod{pod}}
+		return p
+	}
+	p, _ := d.grant(pod, lease.Basis{Kind: lease.ByRelease})
+	return p
+}
+
+// idle takes back what the Lease says of an obstacle that is no more. That a
+// pod failed to take up stands until the next grant.
+func (d decider) idle(why string) Plan {
+	p := note(why)
+	if reason := d.blockedReason(); reason != "" && reason != v1alpha1.BlockedTakeUpFailed {
+		p.Actions = []Action{d.unblock()}
+	}
+	return p
 }
 
 // granted waits for the holder to confirm, within the take-up deadline.
@@ -62,8 +75,11 @@ func (d decider) granted() Plan {
 	if why := d.withdrawReason(); why != "" {
 		return d.withdraw(why)
 	}
-	p := d.stamp("the pod does not carry the grant's token yet")
+	p := d.stamp()
 	p.TakeUp = d.r.Config.TakeUp
+	if d.blockedReason() != "" {
+		p.Actions = append(p.Actions, d.unblock())
+	}
 	return p
 }
 
@@ -75,16 +91,19 @@ func (d decider) withdrawReason() string {
 		return "its pod is gone"
 	case d.Holder.DeletionTimestamp != nil:
 		return "its pod is being deleted"
-	case d.Holder.Status.Phase == corev1.PodSucceeded || d.Holder.Status.Phase == corev1.PodFailed:
+	case hasEnded(d.Holder):
 		return "its pod has ended"
 	case d.Age >= d.r.Config.TakeUp:
 		return fmt.Sprintf("its pod did not start the work within %s: %s", d.r.Config.TakeUp, waitingFor(d.Holder))
+	case d.marked() && !d.stamped():
+		return "another instance had begun to withdraw it"
 	}
 	return ""
 }
 
-// withdraw takes an unconfirmed grant back: first the pod is written (or, if
-// ours and late, removed), so that a late stamp of another instance fails.
+// withdraw takes an unconfirmed grant back: first the pod is written, so that a
+// late stamp of another instance fails; then the Lease; then, if it is ours, the
+// pod is removed.
 func (d decider) withdraw(why string) Plan {
 	l, err := d.Withdraw()
 	if err != nil {
@@ -100,110 +119,94 @@ func (d decider) withdraw(why string) Plan {
 		Note: fmt.Sprintf("Took token %d back from %s: %s", d.r.Token, d.r.GrantHolder, why),
 	}})
 	if d.Holder != nil && Ours(d.Holder) && d.Holder.DeletionTimestamp == nil {
-		p.Actions = append(p.Actions, RemovePod{Pod: d.Holder, Event: Event{
-			Warning: late, Reason: ReasonEvicted, Action: ActionEvict, Pod: d.Holder, Note: "Removed: " + why,
-		}})
+		p.Actions = append(p.Actions, removal(d.Holder, late, why))
 	}
 	return p
 }
 
 // live watches over a confirmed term.
 func (d decider) live() Plan {
-	if basis, why, over := d.over(); over {
-		return d.end(basis, why)
+	if a, over := d.over(); over {
+		return d.end(a)
 	}
-	if d.r.Config.RenewedBy == v1alpha1.RenewedByKubelet && d.lateTakeUp() {
-		return d.evict("its pod was not ready within the take-up deadline: " + waitingFor(d.Holder))
+	if d.lateTakeUp() {
+		p := d.evict("its pod was not ready within the take-up deadline: " + waitingFor(d.Holder))
+		p.Lapse = d.lapseWait()
+		return p
 	}
-	if d.Lapsed(d.r) {
+	if d.lapsed() {
 		return d.unreachable()
 	}
-	p := d.stamp("the pod does not carry the grant's token yet")
-	p.Lapse = d.r.Longest
-	if d.r.Config.RenewedBy == v1alpha1.RenewedByKubelet && !d.HolderWasReady {
+	p := d.stamp()
+	p.Lapse = d.lapseWait()
+	if d.takingUp() && d.Age < d.r.Config.TakeUp {
 		p.TakeUp = d.r.Config.TakeUp
 	}
-	if d.Lease.Annotations[v1alpha1.AnnotationBlocked] != "" {
+	if d.blockedReason() != "" {
 		p.Actions = append(p.Actions, d.unblock())
 	}
 	return p
 }
 
-// over looks for an argument that the recorded term has ended.
-func (d decider) over() (lease.Basis, string, bool) {
-	basis := lease.Basis{Holder: d.r.GrantHolder, Started: d.r.Started}
-	if d.Holder != nil {
-		if proof := death.Judge(d.Holder, d.r.Started); proof.Dead {
-			basis.Kind, basis.Succeeded = lease.ByDeath, proof.Succeeded
-			return basis, proof.Reason, d.Ended(d.r, basis) == nil
-		}
-		if why := d.vouched(); why != "" {
-			basis.Kind = lease.ByVouching
-			return basis, why, d.Ended(d.r, basis) == nil
-		}
-	}
-	basis.Kind = lease.ByLapse
-	return basis, fmt.Sprintf("unchanged for %s", d.Age), d.Ended(d.r, basis) == nil
-}
-
-// vouched says by what an operator has vouched for the end of the holder.
-func (d decider) vouched() string {
-	deleting := d.Holder.DeletionTimestamp != nil
-	switch {
-	case deleting && d.NodeOutOfService:
-		return "its node is tainted out of service"
-	case deleting && d.ForceDeletedFor > 0 && d.ForceDeletedFor >= d.forceDeleteWait():
-		return fmt.Sprintf("it was force-deleted %s ago; if its process still runs, work may overlap", d.ForceDeletedFor)
-	}
-	return ""
-}
-
 // end ends a term: the old pod is written first, then the Lease, with the next
 // grant in the same write where a candidate waits.
-func (d decider) end(basis lease.Basis, why string) Plan {
-	p := Plan{Actions: d.revoke()}
-	if basis.Kind == lease.ByDeath && d.Holder != nil && gate(d.Holder) < 0 {
-		p.Actions = nil // Only its annotation could be stamped; and it may be a candidate again.
+func (d decider) end(a argument) Plan {
+	d.Age = a.age
+	text := fmt.Sprintf("Term of %s with token %d ended (%s): %s", d.r.GrantHolder, d.r.Token, a.Kind, a.why)
+	p := note("end: " + text)
+	// A dead pod without our gate could be stamped with an annotation only; and
+	// it may be a candidate again.
+	if a.Kind != lease.ByDeath || gate(d.Holder) >= 0 {
+		p.Actions = d.revoke()
 	}
-	next := next(d.Pods, d.r.Config, d.Holder)
-	if d.Holder != nil && basis.Kind == lease.ByDeath && Eligible(d.Holder, d.r.Config) {
-		next = d.Holder // Restarted in place; it need not wait for a reschedule.
-	}
-	finished := d.closed() || (basis.Succeeded && d.r.Config.CloseOnSuccess)
-	event := Event{
-		Warning: basis.Kind != lease.ByDeath, Reason: ReasonTermEnded, Action: ActionEnd, Pod: d.Holder, Basis: string(basis.Kind),
-		Note: fmt.Sprintf("Term of %s with token %d ended (%s): %s", d.r.GrantHolder, d.r.Token, basis.Kind, why),
-	}
-	if next == nil || finished {
-		l, err := d.End(basis)
+	next, granted := d.handOver(a)
+	p.Notes, p.Actions = append(p.Notes, next.Notes...), append(p.Actions, next.Actions...)
+	if !granted {
+		l, err := d.End(a.Basis)
 		if err != nil {
 			return note(err.Error())
 		}
 		delete(l.Annotations, v1alpha1.AnnotationBlocked)
-		p.Actions = append(p.Actions, UpdateLease{l, event})
-	} else {
-		g := d.grant(next, basis)
-		p.Notes = append(p.Notes, g.Notes...)
-		p.Actions = append(p.Actions, g.Actions...)
+		p.Actions = append(p.Actions, UpdateLease{l, Event{
+			Warning: a.Kind != lease.ByDeath, Reason: ReasonTermEnded, Action: ActionEnd, Pod: d.Holder, Basis: string(a.Kind), Note: text,
+		}})
 	}
-	if basis.Kind != lease.ByDeath {
-		p.Actions = append(p.Actions, d.evict(why).Actions...)
+	if a.Kind != lease.ByDeath {
+		p.Actions = append(p.Actions, d.evict(a.why).Actions...)
 	}
-	p.Notes = append(p.Notes, "end: "+event.Note)
 	return p
+}
+
+// handOver grants to the next candidate in the write that ends the term, if it
+// can. Else the term is just ended: what stands in the way of the next grant
+// must not keep it open.
+func (d decider) handOver(a argument) (Plan, bool) {
+	if d.closed() || (a.Succeeded && d.r.Config.CloseOnSuccess) {
+		return Plan{}, false
+	}
+	next := d.next(d.Holder)
+	if a.Kind == lease.ByDeath && !d.HolderReadLate && Eligible(d.Holder, d.r.Config) {
+		next = d.Holder // Restarted in place; it need not wait for a reschedule.
+	}
+	if next == nil || d.needsGuard(next) {
+		return Plan{}, false
+	}
+	p, granted := d.grant(next, a.Basis)
+	if !granted {
+		p.Actions = nil // It would write the Lease, whose version the end needs.
+	}
+	return p, granted
 }
 
 // disputed waits until a foreign holder has lapsed and a recorded term is over.
 func (d decider) disputed() Plan {
-	if basis, why, over := d.over(); over {
-		return d.end(basis, why)
+	if a, over := d.over(); over {
+		return d.end(a)
 	}
 	p := d.blocked(v1alpha1.BlockedForeignHolder, fmt.Sprintf(
 		"the lease says holder %q, which no grant of Leasehold wrote; it is granted again when it has been unchanged for %s%s. "+
 			"Stop whatever else elects on this Lease", d.r.Holder, d.r.Longest, d.forbidClause()))
-	if !d.Lapsed(d.r) {
-		p.Lapse = d.r.Longest
-	}
+	p.Lapse = d.lapseWait()
 	p.RequeueAfter = d.vouchWait()
 	return p
 }
@@ -228,14 +231,13 @@ func (d decider) unreachable() Plan {
 	return p
 }
 
-func blockedText(reason, message string) string { return reason + ": " + message }
-
-// splitBlocked takes the Blocked annotation apart.
-func splitBlocked(text string) (reason, message string) {
-	reason, message, _ = strings.Cut(text, ": ")
-	return reason, message
-}
-
 func note(text string) Plan { return Plan{Notes: []string{text}} }
 
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+// lapseWait is how long the Lease must have been unchanged to look again; zero
+// if it has been.
+func (d decider) lapseWait() time.Duration {
+	if d.lapsed() {
+		return 0
+	}
+	return d.r.Longest
+}

@@ -6,6 +6,8 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,16 +16,15 @@ import (
 	"leasehold.dev/leaderelect/lease"
 )
 
-// grant gives the lease to pod and then stamps it.
-func (d decider) grant(pod *corev1.Pod, basis lease.Basis) Plan {
+// grant gives the lease to pod and then stamps it. false: it cannot, and the plan
+// says why.
+func (d decider) grant(pod *corev1.Pod, basis lease.Basis) (Plan, bool) {
 	l, err := d.Grant(holderOf(pod), string(pod.UID), d.Issuer, basis, d.Now)
 	switch {
-	case errors.Is(err, lease.ErrNotRecorded):
-		return note(err.Error())
 	case errors.Is(err, lease.ErrNoToken):
-		return d.blocked(v1alpha1.BlockedNoToken, err.Error())
+		return d.blocked(v1alpha1.BlockedNoToken, err.Error()), false
 	case err != nil:
-		return note(err.Error())
+		return note(err.Error()), false // Not recorded yet: the owner's write comes as an event.
 	}
 	token := l.Annotations[v1alpha1.AnnotationToken]
 	p := note("grant to " + pod.Name)
@@ -32,20 +33,28 @@ func (d decider) grant(pod *corev1.Pod, basis lease.Basis) Plan {
 			Note: fmt.Sprintf("Granted to pod %s with fencing token %s", pod.Name, token)}},
 		StampPod{pod, token, gate(pod)},
 	}
+	return p, true
+}
+
+// stamp makes the holder's pod say what the Lease says, where it does not yet. A
+// pod that is marked for this term's end is never stamped with it: whoever
+// marked it may be about to write the end.
+func (d decider) stamp() Plan {
+	pod := d.Holder
+	if pod == nil || d.HolderReadLate || pod.DeletionTimestamp != nil || d.stamped() || d.marked() {
+		return Plan{}
+	}
+	p := note("the pod does not carry the grant's token yet")
+	p.Actions = []Action{StampPod{pod, decimal(d.r.Token), gate(pod)}}
 	return p
 }
 
-// stamp makes the holder's pod say what the Lease says. It does nothing where
-// it does already.
-func (d decider) stamp(why string) Plan {
-	pod := d.Holder
-	if pod == nil || d.HolderReadLate || pod.DeletionTimestamp != nil ||
-		(gate(pod) < 0 && pod.Annotations[v1alpha1.AnnotationToken] == decimal(d.r.Token)) {
-		return Plan{}
-	}
-	p := note(why)
-	p.Actions = []Action{StampPod{pod, decimal(d.r.Token), gate(pod)}}
-	return p
+func (d decider) stamped() bool {
+	return gate(d.Holder) < 0 && d.Holder.Annotations[v1alpha1.AnnotationToken] == decimal(d.r.Token)
+}
+
+func (d decider) marked() bool {
+	return d.Holder.Annotations[v1alpha1.AnnotationEndedToken] == decimal(d.r.Token)
 }
 
 // revoke writes the old pod before its term ends. A pod that is gone can not be
@@ -63,11 +72,45 @@ func (d decider) evict(why string) Plan {
 		return Plan{}
 	}
 	p := note("evict: " + why)
-	p.Actions = []Action{RemovePod{Pod: d.Holder, Event: Event{
-		Warning: true, Reason: ReasonEvicted, Action: ActionEvict, Pod: d.Holder,
-		Note: fmt.Sprintf("Evicted pod %s: %s", d.Holder.Name, why),
-	}}}
+	p.Actions = []Action{removal(d.Holder, true, why)}
 	return p
+}
+
+func removal(pod *corev1.Pod, warning bool, why string) RemovePod {
+	return RemovePod{Pod: pod, Event: Event{
+		Warning: warning, Reason: ReasonEvicted, Action: ActionEvict, Pod: pod,
+		Note: fmt.Sprintf("Evicted pod %s: %s", pod.Name, why),
+	}}
+}
+
+// clearAway removes what the end of a term should have removed, if whoever
+// wrote that end got no further.
+func (d decider) clearAway() []Action {
+	var actions []Action
+	for _, pod := range d.Pods {
+		if d.leftover(pod) {
+			actions = append(actions, removal(pod, true, fmt.Sprintf("its term with token %d has ended (%s)", d.r.Released, d.r.Outcome)))
+		}
+	}
+	return actions
+}
+
+// leftover reports whether the pod's term was the last to end, in a way that
+// takes the pod with it. One that a PodDisruptionBudget keeps stays a candidate.
+func (d decider) leftover(pod *corev1.Pod) bool {
+	switch {
+	case d.r.Released == 0 || pod.Annotations[v1alpha1.AnnotationEndedToken] != decimal(d.r.Released),
+		pod.DeletionTimestamp != nil, hasEnded(pod), d.EvictionRefused[pod.UID],
+		d.r.Open() && holderOf(pod) == d.r.GrantHolder:
+		return false
+	}
+	switch d.r.Outcome {
+	case v1alpha1.OutcomeLapsed, v1alpha1.OutcomeVouched:
+		return true
+	case v1alpha1.OutcomeWithdrawn:
+		return Ours(pod) // Others' pods are never removed before they worked.
+	}
+	return false
 }
 
 // blocked makes the Lease say why nothing can be granted.
@@ -88,11 +131,19 @@ func (d decider) blocked(reason, message string) Plan {
 
 func (d decider) unblock() Action {
 	l := d.Lease.DeepCopy()
-	reason, _ := splitBlocked(l.Annotations[v1alpha1.AnnotationBlocked])
 	delete(l.Annotations, v1alpha1.AnnotationBlocked)
-	return UpdateLease{l, Event{Reason: ReasonUnblocked, Action: ActionWait,
-		Note: fmt.Sprintf("No longer blocked (%s): %s renews", reason, d.r.GrantHolder)}}
+	return UpdateLease{l, Event{Reason: ReasonUnblocked, Action: ActionWait, Note: "No longer blocked by " + d.blockedReason()}}
 }
+
+func blockedText(reason, message string) string { return reason + ": " + message }
+
+// blockedReason is why the Lease says that it is blocked; empty: it does not.
+func (d decider) blockedReason() string {
+	reason, _, _ := strings.Cut(d.Lease.Annotations[v1alpha1.AnnotationBlocked], ": ")
+	return reason
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (d decider) closed() bool { return d.r.Closed != "" || d.Lease.DeletionTimestamp != nil }
 
@@ -103,11 +154,14 @@ func (d decider) where() string {
 	return " from node " + d.Holder.Spec.NodeName
 }
 
-// lateTakeUp reports whether a pod that nothing confirms for has not become
-// ready once within the take-up deadline.
-func (d decider) lateTakeUp() bool {
-	return d.Holder != nil && d.Holder.DeletionTimestamp == nil && !d.HolderWasReady && d.grantAge >= d.r.Config.TakeUp
+// takingUp reports whether a pod that nothing confirms for has not been ready
+// once.
+func (d decider) takingUp() bool {
+	return ByKubelet(d.r) && d.Holder != nil && d.Holder.DeletionTimestamp == nil && !d.HolderWasReady
 }
+
+// lateTakeUp reports whether it has not been within the take-up deadline.
+func (d decider) lateTakeUp() bool { return d.takingUp() && d.Age >= d.r.Config.TakeUp }
 
 // forceDeleteWait is how long a force delete must have been seen before it
 // counts as somebody's word: the duration, the grace period that the process
@@ -120,12 +174,12 @@ func (d decider) forceDeleteWait() time.Duration {
 	return d.r.Longest + grace + d.r.Config.LockDelay
 }
 
-// vouchWait is when a force delete will count; zero: there is none.
+// vouchWait is when a force delete will count; zero: there is none, or it does.
 func (d decider) vouchWait() time.Duration {
 	if d.ForceDeletedFor <= 0 {
 		return 0
 	}
-	return max(d.forceDeleteWait()-d.ForceDeletedFor, time.Second)
+	return max(d.forceDeleteWait()-d.ForceDeletedFor, 0)
 }
 
 // waitingFor says, from the pod's own conditions, what its start waits for.

@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
@@ -29,8 +30,6 @@ type Observed struct {
 	// HolderReadLate: Holder was read after the Lease, so that it may not be
 	// stamped from this observation.
 	HolderReadLate bool
-	// HolderNotReady: the holder's pod is not ready now.
-	HolderNotReady bool
 	// HolderWasReady: the holder's pod has been ready at some time.
 	HolderWasReady bool
 	// NodeOutOfService: an operator has tainted the holder's node as out of
@@ -40,8 +39,11 @@ type Observed struct {
 	// period of zero.
 	ForceDeletedFor time.Duration
 	// Silence is how long pod and node of a holder that the kubelet stands for
-	// have been silent (renewedBy Kubelet).
+	// (ByKubelet) have been silent, or its pod has been gone.
 	Silence time.Duration
+	// EvictionRefused are pods that this process could not evict, since a
+	// PodDisruptionBudget refused.
+	EvictionRefused map[types.UID]bool
 }
 
 // Plan is what to do, in order.
@@ -83,16 +85,26 @@ type MarkEnded struct {
 
 // RemovePod deletes a pod that Leasehold made, and evicts any other.
 type RemovePod struct {
+	Pod   *corev1.Pod
+	Event Event
+}
+
+// GuardPod puts our finalizer on the pod, under the pod's version.
+type GuardPod struct {
 	Pod *corev1.Pod
-	// SameVersion: only if the pod was not written since it was read.
-	SameVersion bool
-	Event       Event
+}
+
+// FreePod takes our finalizer off the pod, under the pod's version.
+type FreePod struct {
+	Pod *corev1.Pod
 }
 
 func (UpdateLease) action() {}
 func (StampPod) action()    {}
 func (MarkEnded) action()   {}
 func (RemovePod) action()   {}
+func (GuardPod) action()    {}
+func (FreePod) action()     {}
 
 // Event tells people what was done, once it is done.
 type Event struct {
@@ -109,13 +121,13 @@ type Event struct {
 
 // Reasons and actions of events.
 const (
-	ReasonGranted     = "Granted"
-	ReasonWithdrawn   = "Withdrawn"
-	ReasonTermEnded   = "TermEnded"
-	ReasonEvicted     = "Evicted"
-	ReasonBlocked     = "Blocked"
-	ReasonUnblocked   = "Unblocked"
-	ReasonTakeUpLimit = "TakeUpDeadlineExceeded"
+	ReasonGranted         = "Granted"
+	ReasonWithdrawn       = "Withdrawn"
+	ReasonTermEnded       = "TermEnded"
+	ReasonEvicted         = "Evicted"
+	ReasonEvictionRefused = "EvictionRefused"
+	ReasonBlocked         = "Blocked"
+	ReasonUnblocked       = "Unblocked"
 
 	ActionGrant    = "Grant"
 	ActionWithdraw = "Withdraw"

@@ -1,0 +1,79 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/leaderelect/lease"
+)
+
+const kubeletTerm = 40 * time.Second
+
+// quiet returns a look at a Lease for whose holder the kubelet speaks.
+func quiet(l *leaseObject, age, silence time.Duration, wasReady bool, pods ...*podObject) Observed {
+	o := see(l, age, pods...)
+	o.Silence, o.HolderWasReady = silence, wasReady
+	return o
+}
+
+func TestWhereTheKubeletSpeaksForTheHolder(t *testing.T) {
+	forty := set(v1alpha1.AnnotationDuration, "40")
+	a, b := pod("a", cold), pod("b", cold)
+	held := pod("a", warm, stamped)
+	fence := granted(a, kubelet, forty)
+	strict := granted(a, kubelet, forty, forbid)
+	guardedB := pod("b", cold, finalizer(v1alpha1.FinalizerLease))
+	const long = time.Hour
+	check(t, []rule{
+		{"a grant that was not stamped is stamped, under a live term", quiet(fence, 0, 0, false, a),
+			lines("stamp a with 100, gate 0", "await lapse 40s", "await take-up 5m0s")},
+		{"until the first ready, the take-up deadline is awaited", quiet(fence, time.Second, time.Second, false, held),
+			lines("await lapse 40s", "await take-up 5m0s")},
+		{"then only silence", quiet(fence, time.Second, time.Second, true, held), lines("await lapse 40s")},
+		{"its expiry only removes the pod", quiet(fence, takeUp, 0, false, held, b), lines("remove a", "await lapse 40s")},
+		{"and is not awaited again when it is past", quiet(fence, takeUp, 0, false, pod("a", warm, stamped, deleting), b), lines("await lapse 40s")},
+		{"silence for the duration is a lapse", quiet(fence, long, kubeletTerm, true, held, b),
+			lines("mark a with 100", "lease Granted b token 101 by Lapse", "stamp b with 101, gate 0", "remove a")},
+		{"the age of the lease is none", quiet(fence, long, kubeletTerm-1, true, held, b), lines("await lapse 40s")},
+		{"nor is a silence from before the grant", quiet(fence, time.Second, long, true, held, b), lines("await lapse 40s")},
+		{"under Forbid silence blocks and removes the pod", quiet(strict, long, kubeletTerm, true, held, guardedB),
+			lines("lease Blocked blocked HolderUnreachable", "remove a")},
+		{"a pod that ended without restart is dead", quiet(strict, long, 0, true, pod("a", ended(0), stamped), guardedB),
+			lines("lease Granted b token 101 by Death", "stamp b with 101, gate 0")},
+		{"a pod deleted before it was bound is dead, and marked as it still has the gate", quiet(strict, long, 0, false, pod("a", cold, deleting), guardedB),
+			lines("mark a with 100", "lease Granted b token 101 by Death", "stamp b with 101, gate 0")},
+		{"a foreign holder's silence is the lease's, not the kubelet's", quiet(after(free(kubelet, forty), spec("somebody")), kubeletTerm, 0, false, b),
+			lines("lease Granted b token 100 by Lapse", "stamp b with 100, gate 0")},
+		{"a live node does not keep a foreign holder, if the recorded one is dead", quiet(after(granted(a, kubelet, forty, forbid), spec("somebody")), kubeletTerm, 0, true, pod("a", ended(1)), guardedB),
+			lines("lease Granted b token 101 by Death", "stamp b with 101, gate 0")},
+		{"but keeps a seized term", quiet(after(fence, func(l *leaseObject) {}), long, time.Second, true, held), lines("await lapse 40s")},
+	})
+}
+
+// Who speaks for a holder was settled with its grant. The configuration is for
+// the next.
+func TestAChangedRenewerHoldsFromTheNextGrant(t *testing.T) {
+	a := pod("a", cold)
+	byKubelet := after(granted(a, kubelet), set(v1alpha1.AnnotationRenewedBy, string(v1alpha1.RenewedByAgent)))
+	byAgent := after(live(a), kubelet)
+	unconfirmed := after(granted(a), kubelet)
+	check(t, []rule{
+		{"a kubelet's holder does not lapse for want of renewals", quiet(byKubelet, time.Hour, time.Second, true, pod("a", warm, stamped)), lines("await lapse 15s")},
+		{"an agent's holder lapses though its node is well", quiet(byAgent, term, 0, true, pod("a", warm, stamped)),
+			lines("mark a with 100", "lease TermEnded Lapsed", "remove a")},
+		{"an unconfirmed grant keeps its take-up deadline", quiet(unconfirmed, takeUp, 0, false, pod("a", warm, stamped)),
+			lines("mark a with 100", "lease Withdrawn Withdrawn blocked TakeUpFailed")},
+	})
+	t.Run("only of a carried term the configuration tells", func(t *testing.T) {
+		for renewer, want := range map[v1alpha1.RenewedBy]bool{v1alpha1.RenewedByKubelet: true, v1alpha1.RenewedByAgent: false} {
+			r := lease.Record{Token: 7, GrantHolder: holderOf(a), Started: lease.StartedUnknown, Config: lease.Config{RenewedBy: renewer}}
+			if got := ByKubelet(r); got != want {
+				t.Errorf("%s: %t", renewer, got)
+			}
+		}
+	})
+}
