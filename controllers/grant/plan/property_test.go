@@ -42,7 +42,7 @@ func someLease(t *rapid.T, holder *corev1.Pod) *leaseObject {
 	var l *leaseObject
 	switch some(t, "phase", "free", "granted", "live", "released", "wiped", "seized") {
 	case "free":
-		l = free(config...)
+		l = after(free(config...), func(l *leaseObject) { l.ResourceVersion = "200" }) // Above every mark.
 	case "granted":
 		l = granted(holder, config...)
 	case "live":
