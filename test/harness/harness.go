@@ -101,13 +101,19 @@ func (h *Harness) Install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before, err := h.Kubectl(ctx, "get", "deployment", "-A", "-l", "app.kubernetes.io/name=leasehold", "-o", "name")
+	if err != nil {
+		return err
+	}
 	if _, err := h.Kubectl(ctx, "apply", "-k", "config/default"); err != nil {
 		return err
 	}
-	// The tag stays the same; the digest rolls the pods out when the program changed.
-	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"leasehold.dev/image-digest":%q}}}}}`, digest)
-	if _, err := h.Kubectl(ctx, "-n", Namespace, "patch", "deployment", Deployment, "--type=merge", "-p", patch); err != nil {
-		return err
+	if before != "" {
+		// The tag stays the same; the digest rolls the pods out when the program changed.
+		patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"leasehold.dev/image-digest":%q}}}}}`, digest)
+		if _, err := h.Kubectl(ctx, "-n", Namespace, "patch", "deployment", Deployment, "--type=merge", "-p", patch); err != nil {
+			return err
+		}
 	}
 	return h.Ready(ctx)
 }
