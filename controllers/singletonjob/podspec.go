@@ -67,6 +67,7 @@ func (m podMaker) pod(job *v1alpha1.SingletonJob, a plan.CreatePod, revision str
 	pod.OwnerReferences = []metav1.OwnerReference{*ownerReference(job)}
 	pod.Spec.RestartPolicy = plan.RestartPolicy(job)
 	setGate(&pod.Spec, a.Gated)
+	spread(&pod.Spec, job)
 
 	work := workContainer(job, &pod.Spec)
 	m.setEnv(job, work)
