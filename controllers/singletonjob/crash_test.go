@@ -27,7 +27,7 @@ type story struct {
 }
 
 var stories = map[string]story{
-	"fails, is tried again, succeeds, is deleted": {
+	"fails, is tried again, succeeds": {
 		job: toCompletion(corev1.RestartPolicyNever),
 		moves: []func(*world){
 			func(w *world) { w.grant("work-0"); w.run("work-0"); w.confirm() },
@@ -35,7 +35,13 @@ var stories = map[string]story{
 			func(w *world) { w.clock.SetTime(w.clock.Now().Add(time.Minute)) },
 			func(w *world) { w.grant("work-1"); w.run("work-1"); w.confirm() },
 			func(w *world) { w.release(v1alpha1.OutcomeSucceeded); w.end("work-1", 0) },
+		},
+	},
+	"is deleted": {
+		moves: []func(*world){
+			func(w *world) { w.grant("work-0"); w.run("work-0"); w.confirm() },
 			func(w *world) { w.must(api.Delete(w.Context(), w.job())) },
+			func(w *world) { w.release(v1alpha1.OutcomeStopped); w.reap("work-0") },
 		},
 	},
 	"is drained, rolled out, suspended, loses its lease": {

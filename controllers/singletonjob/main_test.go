@@ -9,13 +9,19 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"leasehold.dev/test/api/apiserver"
 )
 
 // api is an administrator's client of a real API server, which reads live.
 var api client.WithWatch
+
+// config is how to reach it.
+var config *rest.Config
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -27,6 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
+	log.SetLogger(logr.Discard())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	server, err := apiserver.Start(ctx)
@@ -38,6 +45,7 @@ func run(m *testing.M) (code int, err error) {
 			err = stop
 		}
 	}()
+	config = server.Config
 	scheme, err := apiserver.Scheme()
 	if err != nil {
 		return 1, err

@@ -61,18 +61,28 @@ var errLost = errors.New("lost a race")
 // Reconcile looks at one job and does what the plan says.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	observed, err := r.observe(ctx, req.NamespacedName)
-	if err != nil || observed == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if observed == nil || plan.Obstructed(*observed) {
+		if err := r.releaseOrphans(ctx, req.NamespacedName); err != nil || observed == nil {
+			return again(ctrl.Result{}, err)
+		}
 	}
 	p := plan.Decide(*observed)
 	for _, note := range p.Notes {
 		log.FromContext(ctx).V(4).Info("Planned", "why", note)
 	}
-	switch err := r.apply(ctx, observed, p); {
+	return again(ctrl.Result{RequeueAfter: p.RequeueAfter}, r.apply(ctx, observed, p))
+}
+
+// again turns a lost race into another look.
+func again(result ctrl.Result, err error) (ctrl.Result, error) {
+	switch {
 	case errors.Is(err, errLost), apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: retryLost}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: p.RequeueAfter}, nil
+	return result, nil
 }

@@ -447,6 +447,38 @@ func TestRefusedPodIsTold(t *testing.T) {
 	w.wantPods("work-0")
 }
 
+// Somebody takes the job's finalizer away, and the garbage collector deletes
+// what it left. The next job of the name waits for the open term, then goes on.
+func TestOrphansAreReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(nil)
+	w.settle()
+	w.hold("work-0")
+	job := w.job()
+	job.Finalizers = nil
+	w.must(api.Update(t.Context(), job))
+	w.must(api.Delete(t.Context(), job))
+	for _, object := range []client.Object{w.pod("work-0"), w.lease(), &rbacv1.Role{}, &rbacv1.RoleBinding{}} {
+		if object.GetName() == "" {
+			w.must(api.Get(t.Context(), w.key("leasehold-work"), object))
+		}
+		w.must(api.Delete(t.Context(), object, client.GracePeriodSeconds(0)))
+	}
+	w.settle()
+	w.wantPods("-work-0")
+	w.create(nil)
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionBlocked, "True/LeaseConflict")
+	w.lapse()
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionBlocked, "False/NotBlocked")
+	w.wantPods("work-0")
+	if !metav1.IsControlledBy(w.pod("work-0"), w.job()) || !metav1.IsControlledBy(w.lease(), w.job()) {
+		t.Error("pod or lease is still the earlier job's")
+	}
+}
+
 func TestNoJobIsNoError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

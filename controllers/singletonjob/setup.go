@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,8 +44,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// jobsOfLease finds the jobs that want this Lease: its owner, and those in
-// whose way it stands.
+// jobsOfLease finds the jobs that this Lease concerns: its owner, even if that
+// is gone, and those in whose way it stands.
 func (r *Reconciler) jobsOfLease(ctx context.Context, l client.Object) []reconcile.Request {
 	var jobs v1alpha1.SingletonJobList
 	if err := r.Client.List(ctx, &jobs, client.InNamespace(l.GetNamespace()), client.MatchingFields{leaseNameIndex: l.GetName()}); err != nil {
@@ -52,6 +53,9 @@ func (r *Reconciler) jobsOfLease(ctx context.Context, l client.Object) []reconci
 		return nil
 	}
 	var requests []reconcile.Request
+	if owner := metav1.GetControllerOf(l); owner != nil && owner.Kind == kind {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: l.GetNamespace(), Name: owner.Name}})
+	}
 	for i := range jobs.Items {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
 	}

@@ -55,6 +55,12 @@ type pod struct {
 	open bool
 }
 
+// Obstructed reports whether something that is not the job's stands where the
+// job's Lease or pods belong. It may be what an earlier job left.
+func Obstructed(o Observed) bool {
+	return len(o.Strangers) > 0 || look(o).standing == foreign
+}
+
 func look(o Observed) *planner {
 	p := &planner{Observed: o, status: *o.Job.Status.DeepCopy()}
 	p.lookAtLease()
