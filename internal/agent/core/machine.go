@@ -135,10 +135,10 @@ func (m *Machine) take(ev Event) {
 	}
 }
 
-// proceed decides from what is known.
+// proceed decides from what is known, until a decision leads no further.
 func (m *Machine) proceed() {
-	for !m.exited {
-		before := m.term
+	for moved := true; moved && !m.exited; {
+		term, over := m.term, m.term != nil && m.term.over
 		switch {
 		case m.term == nil:
 			m.wait()
@@ -149,9 +149,7 @@ func (m *Machine) proceed() {
 		default:
 			m.hold()
 		}
-		if m.term == before {
-			return
-		}
+		moved = m.term != term || (m.term != nil && m.term.over != over)
 	}
 }
 
