@@ -61,7 +61,7 @@ lint: ## Lint Go code, and hold the lines between the layers
 
 .PHONY: lint-api
 lint-api: ## Lint the API by the conventions of Kubernetes
-	$(LINT) run --config .golangci-kal.yaml ./api/...
+	$(LINT) run --config .golangci-kal.yaml ./api/v1alpha1
 
 .PHONY: test
 test: ## Run all tests but end to end; builds an API server the first time

@@ -32,7 +32,7 @@ type SingletonJob struct {
 
 	// spec says what to run and what an overlap of two runs would cost.
 	// +required
-	Spec SingletonJobSpec `json:"spec,omitzero"`
+	Spec SingletonJobSpec `json:"spec,omitzero"` //nolint:kubeapilinter // never empty: the template is required
 
 	// status says who holds the lease now, and what has come of earlier terms.
 	// +optional
@@ -98,7 +98,7 @@ type SingletonJobSpec struct {
 	// restartPolicy Always runs for ever; OnFailure and Never run to
 	// completion.
 	// +required
-	Template corev1.PodTemplateSpec `json:"template,omitzero"`
+	Template corev1.PodTemplateSpec `json:"template,omitzero"` //nolint:kubeapilinter // never empty: crdgen requires its spec
 
 	// container is the name of the container that does the work; the first one
 	// by default.
@@ -110,7 +110,7 @@ type SingletonJobSpec struct {
 	// lease says how the lease behaves.
 	// +kubebuilder:default={renewedBy: "Agent"}
 	// +optional
-	Lease LeaseSpec `json:"lease,omitzero"`
+	Lease LeaseSpec `json:"lease,omitzero"` //nolint:kubeapilinter // never empty: renewedBy has a default
 
 	// overlapPolicy says what an overlap of two pods would cost. Fence (the
 	// default): corrupt state, but the resource checks tokens. Forbid: corrupt
@@ -125,12 +125,12 @@ type SingletonJobSpec struct {
 	// +kubebuilder:validation:Maximum=10
 	// +kubebuilder:default=0
 	// +optional
-	Standbys int32 `json:"standbys,omitempty"`
+	Standbys int32 `json:"standbys,omitempty"` //nolint:kubeapilinter // absent and zero mean the same
 
 	// suspend asks the holder to stop, and grants nothing until it is false
 	// again.
 	// +optional
-	Suspend *bool `json:"suspend,omitempty"`
+	Suspend *bool `json:"suspend,omitempty"` //nolint:kubeapilinter // as in batch/v1's Job
 
 	// backoffLimit is the number of failed runs after which a job that runs to
 	// completion is Failed; 6 by default.
@@ -203,11 +203,6 @@ type LeaseSpec struct {
 
 // SingletonJobStatus is what the controller has seen.
 type SingletonJobStatus struct {
-	// observedGeneration is the generation of the spec that this status is
-	// about.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
 	// conditions are Held, Blocked, Complete, Failed, Suspended,
 	// LeaseDurationAdequate and TokenSourceRegressed.
 	// +listType=map
@@ -216,9 +211,14 @@ type SingletonJobStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
+	// observedGeneration is the generation of the spec that this status is
+	// about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
 	// holder is the pod that holds the lease.
 	// +optional
-	Holder *HolderStatus `json:"holder,omitempty"`
+	Holder *HolderStatus `json:"holder,omitempty"` //nolint:kubeapilinter // nobody holds the lease while it is nil
 
 	// standbys is the number of running pods that wait for the lease.
 	// +optional
@@ -264,17 +264,20 @@ type SingletonJobStatus struct {
 // HolderStatus is the pod that holds the lease.
 type HolderStatus struct {
 	// pod is the name of the pod.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Pod string `json:"pod,omitempty"`
 	// uid is the UID of the pod.
 	// +required
-	UID types.UID `json:"uid,omitempty"`
+	UID types.UID `json:"uid,omitempty"` //nolint:kubeapilinter // bounds do not apply to types.UID
 	// node is where the pod runs, once that is known.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Node string `json:"node,omitempty"`
 	// token is the fencing token of the term.
+	// +kubebuilder:validation:Minimum=1
 	// +required
 	Token int64 `json:"token,omitempty"`
 	// acquireTime is when the lease was granted.
@@ -283,22 +286,25 @@ type HolderStatus struct {
 	// started is whether the holder has confirmed the grant, after which its
 	// work may be running.
 	// +optional
-	Started bool `json:"started,omitempty"`
+	Started bool `json:"started,omitempty"` //nolint:kubeapilinter // a term has started or has not
 }
 
 // TermStatus is what came of a term.
 type TermStatus struct {
 	// token is the fencing token of the term.
+	// +kubebuilder:validation:Minimum=1
 	// +required
 	Token int64 `json:"token,omitempty"`
 	// pod is the name of the pod that held the lease.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Pod string `json:"pod,omitempty"`
 	// uid is the UID of the pod.
 	// +required
-	UID types.UID `json:"uid,omitempty"`
+	UID types.UID `json:"uid,omitempty"` //nolint:kubeapilinter // bounds do not apply to types.UID
 	// reason says how the term ended: an Outcome.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	Reason string `json:"reason,omitempty"`

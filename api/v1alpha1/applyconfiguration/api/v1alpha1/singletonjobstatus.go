@@ -15,12 +15,12 @@ import (
 //
 // SingletonJobStatus is what the controller has seen.
 type SingletonJobStatusApplyConfiguration struct {
-	// observedGeneration is the generation of the spec that this status is
-	// about.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are Held, Blocked, Complete, Failed, Suspended,
 	// LeaseDurationAdequate and TokenSourceRegressed.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// observedGeneration is the generation of the spec that this status is
+	// about.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// holder is the pod that holds the lease.
 	Holder *HolderStatusApplyConfiguration `json:"holder,omitempty"`
 	// standbys is the number of running pods that wait for the lease.
@@ -51,14 +51,6 @@ func SingletonJobStatus() *SingletonJobStatusApplyConfiguration {
 	return &SingletonJobStatusApplyConfiguration{}
 }
 
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
-func (b *SingletonJobStatusApplyConfiguration) WithObservedGeneration(value int64) *SingletonJobStatusApplyConfiguration {
-	b.ObservedGeneration = &value
-	return b
-}
-
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.
@@ -69,6 +61,14 @@ func (b *SingletonJobStatusApplyConfiguration) WithConditions(values ...*v1.Cond
 		}
 		b.Conditions = append(b.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *SingletonJobStatusApplyConfiguration) WithObservedGeneration(value int64) *SingletonJobStatusApplyConfiguration {
+	b.ObservedGeneration = &value
 	return b
 }
 
