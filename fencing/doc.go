@@ -59,9 +59,11 @@
 // # Lost replies
 //
 // A reply can be lost after the store has committed. Let each write carry a
-// nonce with the data, unique to that attempt (crypto/rand.Text makes good
-// ones); after [ErrUnknown], look for it. Repeating a write blindly may apply
-// it twice, and fencing does not see that: both are by the rightful holder.
+// nonce that is stored with the data (crypto/rand.Text makes good ones) and,
+// where the store can, is a unique key there. After [ErrUnknown], look for it;
+// not finding it proves little while the first attempt may still be under way,
+// so repeat the write with the same nonce, and let the key refuse the second of
+// two. Fencing does not see such a repetition: both are by the rightful holder.
 //
 // # What fencing does not give
 //

@@ -201,6 +201,8 @@ func TestWritersOfOneHolderShare(t *testing.T) {
 	must(t, e.guard.Check(t.Context(), first, claim(33)))
 	must(t, e.guard.Check(t.Context(), second, claim(33)))
 	// Nor does the holder's own repeated raise, or a stale one, wait for them.
-	must(t, e.guard.Raise(t.Context(), claim(33)))
-	wantClass(t, e.guard.Raise(t.Context(), claim(32)), fencing.ErrFenced)
+	impatient := New(e.newPool(t, "lock_timeout", "1s"), "orders")
+	must(t, impatient.Raise(t.Context(), claim(33)))
+	wantClass(t, impatient.Raise(t.Context(), claim(32)), fencing.ErrFenced)
+	wantClass(t, impatient.Raise(t.Context(), claim(34)), fencing.ErrRetry) // this one would
 }

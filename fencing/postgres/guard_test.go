@@ -59,6 +59,7 @@ func TestAgainstTheRule(t *testing.T) {
 		{Issuer: issuer, Token: 34, Holder: "b"},
 		{Issuer: issuer, Token: 34, Holder: "a"},
 		{Issuer: issuer, Token: 35, Holder: "a"},
+		{Issuer: issuer, Token: 35, Holder: "b"}, // the same pod, granted again
 		{Issuer: "other", Token: 34, Holder: "b"},
 		{Issuer: "other", Token: 99, Holder: "b"},
 		{Issuer: issuer, Token: fencing.MaxToken, Holder: "a"},
