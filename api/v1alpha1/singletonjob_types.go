@@ -91,7 +91,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Kubelet' || self.standbys == 0",fieldPath=".standbys",message="standbys need somebody in the pod who waits for the lease: set standbys to 0, or choose renewedBy: Agent"
 // +kubebuilder:validation:XValidation:rule="!has(self.backoffLimit) || (has(self.template.spec.restartPolicy) && self.template.spec.restartPolicy != 'Always')",fieldPath=".backoffLimit",message="backoffLimit belongs to work that completes: set restartPolicy to OnFailure or Never, or remove backoffLimit"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostPID) || !self.template.spec.hostPID",message="hostPID would hide the start of the container's first process from the agent: remove spec.template.spec.hostPID"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.nodeName) || self.template.spec.nodeName == ''",message="nodeName would pass by the scheduler, and so the gate that holds a pod back until it is granted the lease: remove spec.template.spec.nodeName, and use nodeSelector or affinity"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.nodeName) || self.template.spec.nodeName.size() == 0",message="nodeName would pass by the scheduler, and so the gate that holds a pod back until it is granted the lease: remove spec.template.spec.nodeName, and use nodeSelector or affinity"
 type SingletonJobSpec struct {
 	// template is the pod that does the work. The controller adds the
 	// scheduling gate, the lease label, the agent and the token's environment.

@@ -47,7 +47,7 @@ var impossible = map[string]struct {
 		[]string{"spec.lease.durationSeconds", "greater than or equal to 3"},
 	},
 	"unknown container": {
-		[]edit{{"spec.container", "wrok"}},
+		[]edit{{"spec.container", "absent"}},
 		[]string{"spec.container", "names no container of spec.template", "leave it out for the first"},
 	},
 	"no containers": {
