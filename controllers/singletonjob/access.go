@@ -82,11 +82,20 @@ func (r *Reconciler) observeAccess(ctx context.Context, job *v1alpha1.SingletonJ
 	switch {
 	case stranger(role, job) || stranger(binding, job):
 		return plan.AccessForeign, nil
-	case role.UID == "" || !equality.Semantic.DeepEqual(role.Rules, want.rules) || !has(role.Labels, want.labels),
-		binding.UID == "" || !equality.Semantic.DeepEqual(binding.Subjects, want.subjects) || !has(binding.Labels, want.labels):
+	case !want.is(role) || !want.isBound(binding):
 		return plan.AccessOutdated, nil
 	}
 	return plan.AccessCurrent, nil
+}
+
+// is reports whether the Role is as it should be.
+func (a access) is(role *rbacv1.Role) bool {
+	return role.UID != "" && equality.Semantic.DeepEqual(role.Rules, a.rules) && has(role.Labels, a.labels)
+}
+
+// isBound reports whether the RoleBinding is as it should be.
+func (a access) isBound(binding *rbacv1.RoleBinding) bool {
+	return binding.UID != "" && equality.Semantic.DeepEqual(binding.Subjects, a.subjects) && has(binding.Labels, a.labels)
 }
 
 // readAccess reads Role and RoleBinding; one that does not exist has no UID.
@@ -114,19 +123,25 @@ func has(labels, want map[string]string) bool {
 	return true
 }
 
-// applyAccess applies both. What exists is named by its UID, so that nothing of
-// the same name is taken over; what does not is created without force.
+// applyAccess applies what is not as it should be. One that already is gets no
+// write: a manager that always dies after its first would never reach the other.
+// What exists is named by its UID, so that nothing of the same name is taken
+// over; what does not is created without force.
 func (r *Reconciler) applyAccess(ctx context.Context, job *v1alpha1.SingletonJob, pods []*corev1.Pod) error {
 	role, binding, err := r.readAccess(ctx, job)
 	if err != nil {
 		return err
 	}
 	want := accessFor(job, pods)
-	if err := r.serverSideApply(ctx, roleFor(job, want, role.UID), role.UID); err != nil {
-		return fmt.Errorf("apply role: %w", err)
+	if !want.is(role) {
+		if err := r.serverSideApply(ctx, roleFor(job, want, role.UID), role.UID); err != nil {
+			return fmt.Errorf("apply role: %w", err)
+		}
 	}
-	if err := r.serverSideApply(ctx, bindingFor(job, want, binding.UID), binding.UID); err != nil {
-		return fmt.Errorf("apply role binding: %w", err)
+	if !want.isBound(binding) {
+		if err := r.serverSideApply(ctx, bindingFor(job, want, binding.UID), binding.UID); err != nil {
+			return fmt.Errorf("apply role binding: %w", err)
+		}
 	}
 	return nil
 }
