@@ -176,6 +176,7 @@ func (m *managers) run(ctx context.Context, i int, args []string) {
 			m.mu.Lock()
 			m.crashes = append(m.crashes, write)
 			m.mu.Unlock()
+			m.w.Logf("%s manager %d crashed after %s", time.Now().UTC().Format("15:04:05.000"), i, write)
 		}
 	}
 	if _ = cmd.Wait(); ctx.Err() == nil && cmd.ProcessState.ExitCode() != 137 {
