@@ -6,9 +6,7 @@
 package agent_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,12 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
@@ -40,6 +42,7 @@ func startControlPlane() {
 		controlPlane.err = errors.New("KUBEBUILDER_ASSETS is not set: run `make test`, which builds an API server and sets it")
 		return
 	}
+	log.SetLogger(logr.Discard())
 	controlPlane.env = &envtest.Environment{}
 	controlPlane.cfg, controlPlane.err = controlPlane.env.Start()
 }
@@ -55,7 +58,7 @@ func stopControlPlane() {
 type cluster struct {
 	t         *testing.T
 	cfg       *rest.Config
-	client    kubernetes.Interface
+	client    client.Client
 	namespace string
 }
 
@@ -65,15 +68,15 @@ func newCluster(t *testing.T) *cluster {
 	if controlPlane.err != nil {
 		t.Fatal(controlPlane.err)
 	}
-	client, err := kubernetes.NewForConfig(controlPlane.cfg)
+	direct, err := client.New(controlPlane.cfg, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "agent-"}}, metav1.CreateOptions{})
-	if err != nil {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "agent-"}}
+	if err := direct.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{t: t, cfg: controlPlane.cfg, client: client, namespace: ns.Name}
+	return &cluster{t: t, cfg: controlPlane.cfg, client: direct, namespace: ns.Name}
 }
 
 // kubeconfig writes a kubeconfig for the API server, or for whoever stands
@@ -88,21 +91,31 @@ func (c *cluster) kubeconfig(address string) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	text := string(kubeconfig)
-	if address != "" {
-		text = strings.ReplaceAll(text, strings.TrimPrefix(c.cfg.Host, "https://"), address)
+	parsed, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, to := range parsed.Clusters {
+		if address != "" {
+			to.Server = "https://" + address
+		}
 	}
 	path := filepath.Join(c.t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := clientcmd.WriteToFile(*parsed, path); err != nil {
 		c.t.Fatal(err)
 	}
 	return path
 }
 
+// address is host and port of the API server.
+func (c *cluster) address() string {
+	return strings.Trim(strings.TrimPrefix(c.cfg.Host, "https:"), "/")
+}
+
 func (c *cluster) create(config lease.Config) {
 	c.t.Helper()
 	l := lease.New(metav1.ObjectMeta{Namespace: c.namespace, Name: leaseName}, config, lease.Carry{})
-	if _, err := c.client.CoordinationV1().Leases(c.namespace).Create(c.t.Context(), l, metav1.CreateOptions{}); err != nil {
+	if err := c.client.Create(c.t.Context(), l); err != nil {
 		c.t.Fatal(err)
 	}
 	c.step(func(o lease.Observation) (*coordinationv1.Lease, error) { return o.SetClosed("") })
@@ -110,8 +123,8 @@ func (c *cluster) create(config lease.Config) {
 
 func (c *cluster) get() *coordinationv1.Lease {
 	c.t.Helper()
-	l, err := c.client.CoordinationV1().Leases(c.namespace).Get(c.t.Context(), leaseName, metav1.GetOptions{})
-	if err != nil {
+	l := &coordinationv1.Lease{}
+	if err := c.client.Get(c.t.Context(), client.ObjectKey{Namespace: c.namespace, Name: leaseName}, l); err != nil {
 		c.t.Fatal(err)
 	}
 	return l
@@ -134,11 +147,11 @@ func (c *cluster) step(f func(lease.Observation) (*coordinationv1.Lease, error))
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		l, err = c.client.CoordinationV1().Leases(c.namespace).Update(c.t.Context(), l, metav1.UpdateOptions{})
+		err = c.client.Update(c.t.Context(), l)
 		if err == nil {
 			return l
 		}
-		if classOf(err) != "Conflict" {
+		if !apierrors.IsConflict(err) {
 			c.t.Fatal(err)
 		}
 	}
@@ -161,17 +174,46 @@ func (c *cluster) grantOn(pod string, basis lease.Basis) int64 {
 	return r.Token
 }
 
-func classOf(err error) string {
-	var status interface{ Status() metav1.Status }
-	if errors.As(err, &status) {
-		return string(status.Status().Reason)
-	}
-	return fmt.Sprint(err)
-}
-
-func short() lease.Config {
-	return lease.Config{Duration: 3 * time.Second, RenewInterval: time.Second, TakeUp: time.Minute, TokenFloor: lease.MaxToken,
+// normal is a lease that a loaded machine does not lose; short is one whose end
+// a test can wait for.
+func normal() lease.Config {
+	return lease.Config{Duration: 15 * time.Second, RenewInterval: time.Second, TakeUp: time.Minute, TokenFloor: lease.MaxToken,
 		OverlapPolicy: v1alpha1.OverlapFence, RenewedBy: v1alpha1.RenewedByAgent}
 }
 
-var _ = context.Background
+func short() lease.Config {
+	c := normal()
+	c.Duration = 3 * time.Second
+	return c
+}
+
+// held makes a Lease that is granted to pod a, and an agent of that pod.
+func (c *cluster) held(config lease.Config, work ...string) (int64, *proc) {
+	c.t.Helper()
+	c.create(config)
+	token := c.grant("a")
+	return token, startAgent(c.t, c.options("a"), work...)
+}
+
+func (c *cluster) options(pod string) agentOptions {
+	c.t.Helper()
+	return agentOptions{kubeconfig: c.kubeconfig(""), namespace: c.namespace, pod: pod, message: messageFile(c.t)}
+}
+
+// wantReleased checks how the Lease says that the term ended.
+func (c *cluster) wantReleased(token int64, outcome v1alpha1.Outcome) {
+	c.t.Helper()
+	if r := c.record(); r.Released != token || r.Outcome != outcome {
+		c.t.Errorf("released %d as %q, want %d as %q", r.Released, r.Outcome, token, outcome)
+	}
+}
+
+// wantExit waits for the agent to end with the status.
+func (p *proc) wantExit(code int) {
+	p.t.Helper()
+	if got := p.exit(); got != code {
+		p.t.Errorf("exit status %d, want %d; lines: %q", got, code, p.seen)
+	}
+}
+
+func keyOf(l *coordinationv1.Lease) client.ObjectKey { return client.ObjectKeyFromObject(l) }

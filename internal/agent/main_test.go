@@ -64,6 +64,12 @@ func workUnderTest(kind string, args []string) int {
 				return 7
 			}
 		}
+	case "echo": // Repeats its input.
+		fmt.Println("ready", os.Getpid(), os.Getenv("FENCING_TOKEN"))
+		for s := bufio.NewScanner(os.Stdin); s.Scan(); {
+			fmt.Println("read", s.Text())
+		}
+		return 0
 	case "plain": // Dies of any signal.
 		fmt.Println("ready", os.Getpid(), os.Getenv("FENCING_TOKEN"))
 		select {}
@@ -115,7 +121,7 @@ type agentOptions struct {
 	pod        string
 	message    string
 	flags      []string
-	env        []string
+	stdin      *os.File
 }
 
 // message makes an empty termination message file, as the kubelet does.
@@ -133,14 +139,21 @@ const leaseName = "work"
 // startAgent runs "agent run -- <this binary> work-under-test …".
 func startAgent(t *testing.T, o agentOptions, work ...string) *proc {
 	t.Helper()
+	return startCommand(t, o, append([]string{os.Args[0], asWork}, work...)...)
+}
+
+func startCommand(t *testing.T, o agentOptions, command ...string) *proc {
+	t.Helper()
 	args := []string{asAgent, "run", "--kubeconfig=" + o.kubeconfig, "--termination-message-path=" + o.message}
 	args = append(args, o.flags...)
-	args = append(args, "--", os.Args[0], asWork)
-	args = append(args, work...)
+	args = append(args, "--")
+	args = append(args, command...)
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "LEASE_NAME="+leaseName, "LEASE_NAMESPACE="+o.namespace, "LEASEHOLD_POD_NAME="+o.pod,
 		"LEASEHOLD_POD_UID=uid-of-"+o.pod, "LEASEHOLD_CONTAINER=main", "FENCING_TOKEN=1", "FENCING_ISSUER=old")
-	cmd.Env = append(cmd.Env, o.env...)
+	if o.stdin != nil {
+		cmd.Stdin = o.stdin
+	}
 	return start(t, cmd)
 }
 
@@ -185,6 +198,12 @@ func (p *proc) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stderr.String()
+}
+
+// says waits for a word of the agent's own.
+func (p *proc) says(text string) {
+	p.t.Helper()
+	eventually(p.t, "the agent says "+text, func() bool { return strings.Contains(p.said(), text) })
 }
 
 // line waits for a line of the work that begins with prefix, and returns the

@@ -1,0 +1,9 @@
+// Copyright The Leasehold Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package agent
+
+// Origin is origin, for tests that play an earlier start.
+var Origin = origin
