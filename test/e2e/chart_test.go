@@ -20,6 +20,10 @@ func testChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Nobody would take the finalizers off jobs that are left without a manager.
+	if _, err := shared.Kubectl(ctx, "delete", "singletonjobs", "--all", "--all-namespaces", "--timeout=120s"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := shared.Kubectl(ctx, "delete", "-k", "config/default", "--timeout=120s"); err != nil {
 		t.Fatal(err)
 	}

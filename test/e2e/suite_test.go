@@ -35,7 +35,7 @@ func TestCases(t *testing.T) {
 // TestManagers meddles with the manager, on which all other cases depend.
 func TestManagers(t *testing.T) {
 	t.Run("RollingRestart", testRollingRestart)
-	t.Run("CrashAfterEveryWrite", testCrashAfterEveryWrite)
+	t.Run("Crash", testCrashes)
 	t.Run("TwoAtOnce", testTwoAtOnce)
 }
 
