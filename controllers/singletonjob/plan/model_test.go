@@ -39,8 +39,9 @@ type model struct {
 	// lastToken is the greatest ever granted, over all Leases.
 	lastToken int64
 	completed bool
-	// working is the pod whose work runs by a confirmed term; mortal pods only.
-	births map[string]int
+	// working is the holder whose confirmed term has not ended, by the word of
+	// those who end terms: it survives the Lease.
+	working string
 }
 
 // work is what a manager has not written yet of a plan.
@@ -51,7 +52,7 @@ type work struct {
 }
 
 func newModel(t *rapid.T) *model {
-	m := &model{T: t, now: noon, version: 1000, pods: map[string]*corev1.Pod{}, births: map[string]int{}, revision: "1"}
+	m := &model{T: t, now: noon, version: 1000, pods: map[string]*corev1.Pod{}, revision: "1"}
 	job := &v1alpha1.SingletonJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "job"}}
 	job.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app"}}
 	job.Spec.Template.Spec.RestartPolicy = rapid.SampledFrom([]corev1.RestartPolicy{"", never, onFailure}).Draw(t, "policy")
@@ -262,6 +263,11 @@ func (m *model) createLease() bool {
 	if !ok {
 		return false
 	}
+	for _, p := range m.pods {
+		if holder := lease.Holder(p.Name, string(p.UID)); holder == m.working && tokenOf(p) == m.lastToken && p.Status.Phase == corev1.PodRunning && carry.Holder != holder {
+			m.Fatalf("%s works, and the new Lease carries %q", holder, carry.Holder)
+		}
+	}
 	m.lease = lease.New(metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: m.uid(), OwnerReferences: []metav1.OwnerReference{
 		{Kind: "SingletonJob", Name: "j", UID: m.job.UID, Controller: ptr.To(true)}}}, LeaseConfig(m.job, m.job.Status.TokenFloor), carry)
 	m.touch(m.lease)
@@ -299,7 +305,6 @@ func (m *model) createPod(w *work, c CreatePod) bool {
 	if m.pods[name] != nil {
 		return false
 	}
-	m.births[name]++
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: m.uid(), Finalizers: []string{v1alpha1.FinalizerOutcome},
 		Annotations: map[string]string{v1alpha1.AnnotationRevision: m.revision},

@@ -126,7 +126,7 @@ func (m *model) grant() {
 	if m.completed {
 		m.Fatalf("completed work was granted again")
 	}
-	m.lastToken = r.Token
+	m.lastToken, m.working = r.Token, ""
 }
 
 // holder is the pod that the newest grant names.
@@ -168,6 +168,7 @@ func (m *model) confirm() {
 	r := m.record()
 	if m.put(lease.Observation{Lease: m.lease}.Confirm(lease.Start{Holder: r.GrantHolder, Token: r.Token, Nonce: nonce}, m.now)) {
 		m.stamp()
+		m.working = r.GrantHolder
 		runs(p)
 		m.touch(p)
 	}
@@ -180,6 +181,7 @@ func (m *model) release() {
 	outcome := rapid.SampledFrom([]v1alpha1.Outcome{v1alpha1.OutcomeSucceeded, v1alpha1.OutcomeFailed, v1alpha1.OutcomeStopped, v1alpha1.OutcomeRestarted}).Draw(m.T, "outcome")
 	r := m.record()
 	if r.Phase() == lease.Live {
+		m.working = ""
 		m.put(lease.Observation{Lease: m.lease}.Release(lease.Start{Holder: r.GrantHolder, Token: r.Token, Nonce: r.Started}, outcome))
 	}
 }
@@ -192,6 +194,7 @@ func (m *model) endTerm() {
 		p.Annotations[v1alpha1.AnnotationEndedToken] = m.lease.Annotations[v1alpha1.AnnotationToken]
 		m.touch(p)
 	}
+	m.working = ""
 	if m.record().Phase() == lease.Granted {
 		m.put(lease.Observation{Lease: m.lease}.Withdraw())
 	} else {
@@ -292,6 +295,7 @@ func (m *model) help() bool {
 		asked := r.EndRequested == r.Token && r.Phase() == lease.Live
 		if r.Open() && (p == nil || p.DeletionTimestamp != nil || asked || r.Phase() == lease.Disputed ||
 			p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded || r.Closed != "") {
+			m.working = ""
 			if r.Phase() == lease.Granted {
 				return m.put(lease.Observation{Lease: m.lease}.Withdraw())
 			}
