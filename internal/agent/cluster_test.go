@@ -31,10 +31,11 @@ import (
 
 // controlPlane is one real etcd and API server for all tests of this package.
 var controlPlane struct {
-	once sync.Once
-	env  *envtest.Environment
-	cfg  *rest.Config
-	err  error
+	once       sync.Once
+	env        *envtest.Environment
+	cfg        *rest.Config
+	kubeconfig []byte
+	err        error
 }
 
 func startControlPlane() {
@@ -44,7 +45,15 @@ func startControlPlane() {
 	}
 	log.SetLogger(logr.Discard())
 	controlPlane.env = &envtest.Environment{}
-	controlPlane.cfg, controlPlane.err = controlPlane.env.Start()
+	if controlPlane.cfg, controlPlane.err = controlPlane.env.Start(); controlPlane.err != nil {
+		return
+	}
+	user, err := controlPlane.env.AddUser(envtest.User{Name: "agent", Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		controlPlane.err = err
+		return
+	}
+	controlPlane.kubeconfig, controlPlane.err = user.KubeConfig()
 }
 
 func stopControlPlane() {
@@ -83,15 +92,7 @@ func newCluster(t *testing.T) *cluster {
 // before it at address.
 func (c *cluster) kubeconfig(address string) string {
 	c.t.Helper()
-	user, err := controlPlane.env.AddUser(envtest.User{Name: "agent", Groups: []string{"system:masters"}}, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	kubeconfig, err := user.KubeConfig()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	parsed, err := clientcmd.Load(kubeconfig)
+	parsed, err := clientcmd.Load(controlPlane.kubeconfig)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -47,7 +47,8 @@ type driver struct {
 	exit *int
 }
 
-// run drives the machine until it exits; the exit status.
+// run drives the machine until it exits; the exit status. When ctx ends the
+// work is killed, and nothing is released.
 func (d *driver) run(ctx context.Context) int {
 	alarm := d.clock.NewAlarm()
 	defer alarm.Stop()
@@ -64,6 +65,9 @@ func (d *driver) run(ctx context.Context) int {
 		case ev = <-d.events:
 		case <-alarm.C():
 			ev = core.Tick{}
+		case <-ctx.Done():
+			d.worker.kill()
+			return ExitLost
 		}
 	}
 }

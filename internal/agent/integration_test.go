@@ -245,7 +245,7 @@ func TestSuccessIsReportedWhenTheAPIComesBack(t *testing.T) {
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.says("release")
+	a.says("ended with status")
 	r.thaw()
 	a.wantExit(0)
 	c.wantReleased(token, v1alpha1.OutcomeSucceeded)
@@ -261,7 +261,7 @@ func TestSuccessThatCannotBeReportedIsNone(t *testing.T) {
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.says("release")
+	a.says("ended with status")
 	c.grantOn("b", lease.Basis{Kind: lease.ByVouching, Holder: c.record().GrantHolder, Started: c.record().Started})
 	r.thaw()
 	a.wantExit(agent.ExitLost)

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -84,12 +86,18 @@ func newClient(o options) (*leases.Client, error) {
 	return leases.New(config, userAgent, o.namespace, o.leaseName)
 }
 
-// restConfig ignores the environment's KUBECONFIG: it is the command's.
+// restConfig ignores the environment's KUBECONFIG, and in a pod also its
+// HTTPS_PROXY: they are the command's.
 func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return rest.InClusterConfig()
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	return config, nil
 }
 
 // run waits for terms and runs the work in them; the exit status.

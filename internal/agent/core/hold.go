@@ -202,6 +202,9 @@ func (m *Machine) ended(code int) {
 		return
 	}
 	t := m.term
+	if m.work == workRunning {
+		m.say("the command has ended with status %d", code)
+	}
 	m.work = workEnding
 	t.giveUpAt = m.now.Add(goneTimeout)
 	t.outcome, t.code = v1alpha1.OutcomeFailed, code
