@@ -225,17 +225,24 @@ func (s *Server) allowHosts() error {
 	return errors.Join(err, f.Close())
 }
 
-// supervisor runs the server ("$@") as its child and stops it when its own
-// standard input ends, which is when this process closes it or dies: so not
-// even a killed test leaves a server. It ends when the server does.
-const supervisor = `"$@" </dev/null 3<&- & server=$!
-{ read -r _; kill -INT $server; } 2>/dev/null <&3 & watch=$!
+// supervisor runs the server as its child and stops it when its
+// descriptor 3 ends, which is when this process closes it or dies: so not even a killed
+// test leaves a server, nor the temporary directory named first. It ends when
+// the server does.
+const supervisor = `temporary=$1; shift
+"$@" </dev/null 3<&- & server=$!
+{ read -r _; : > stopped; kill -INT $server; } 2>/dev/null <&3 & watch=$!
 wait $server; status=$?
 kill $watch 2>/dev/null
+if [ -n "$temporary" ] && [ -e stopped ]; then rm -rf "$temporary" 2>/dev/null; fi
 exit $status`
 
 func (s *Server) launch(program string, account *user.User) error {
-	args := []string{"-c", supervisor, "pgtest", program, "-D", s.data()}
+	temporary := ""
+	if s.ownDir {
+		temporary = s.dir
+	}
+	args := []string{"-c", supervisor, "pgtest", temporary, program, "-D", s.data()}
 	for name, value := range s.settings() {
 		args = append(args, "-c", name+"="+value)
 	}

@@ -160,8 +160,8 @@ func TestServerEndsWithItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	eventually(t, "the server's socket is gone", func() bool {
-		_, err := os.Stat(socket)
+	eventually(t, "the server and its directory are gone", func() bool {
+		_, err := os.Stat(filepath.Dir(socket))
 		return os.IsNotExist(err)
 	})
 }
