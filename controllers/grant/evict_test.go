@@ -79,15 +79,18 @@ func TestOurPodsAreDeletedAndOthersEvictedEachByUID(t *testing.T) {
 
 func TestAPodThatTookTheNameOfALapsedOneIsSpared(t *testing.T) {
 	t.Parallel()
-	w, r := lapsed(t, (*world).instance0, ours)
-	old := w.pod("a")
-	var list corev1.PodList
-	w.must(w.api.List(t.Context(), &list, client.InNamespace(w.key.Namespace)))
-	w.must(w.api.Delete(t.Context(), old, client.GracePeriodSeconds(0)))
-	w.createPod("a", ours, cold)
-	r.Client = interceptor.NewClient(w.api, frozen(&list)) // It still sees the old one.
-	w.reconcile(r)
-	if p := w.pod("a"); p == nil || p.UID == old.UID {
+	var w *world
+	replace := interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		w.must(w.api.Delete(t.Context(), w.pod("a"), client.GracePeriodSeconds(0)))
+		w.createPod("a", ours, cold)
+		return c.Delete(ctx, o, opts...)
+	}}
+	w, r := lapsed(t, func(made *world) *Reconciler { w = made; return made.instance(replace) }, ours)
+	old := w.pod("a").UID
+	if result := w.reconcile(r); result.RequeueAfter != 0 {
+		t.Errorf("a removal that is done is tried again: %+v", result)
+	}
+	if p := w.pod("a"); p == nil || p.UID == old {
 		t.Error("the new pod was removed for the old one's lapse")
 	}
 	w.waits("a")
