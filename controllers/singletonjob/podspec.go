@@ -122,10 +122,9 @@ func (m podMaker) setEnv(job *v1alpha1.SingletonJob, work *corev1.Container) {
 		{Name: v1alpha1.EnvLeaseNamespace, Value: job.Namespace},
 		{Name: v1alpha1.EnvContainer, Value: work.Name},
 	}
-	theirs := slices.DeleteFunc(work.Env, func(e corev1.EnvVar) bool {
+	work.Env = slices.Concat(env, slices.DeleteFunc(work.Env, func(e corev1.EnvVar) bool {
 		return slices.ContainsFunc(env, func(own corev1.EnvVar) bool { return own.Name == e.Name })
-	})
-	work.Env = append(env, theirs...)
+	}))
 }
 
 func fieldEnv(name, path string) corev1.EnvVar {

@@ -43,6 +43,19 @@ func templateJob() *v1alpha1.SingletonJob {
 	return job
 }
 
+// apart is the affinity of pods of one job.
+func apart(job string) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100,
+			PodAffinityTerm: corev1.PodAffinityTerm{
+				TopologyKey:   "kubernetes.io/hostname",
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"leasehold.dev/job": job}},
+			},
+		}},
+	}}
+}
+
 func TestPodUnderAgent(t *testing.T) {
 	t.Parallel()
 	job := templateJob()
@@ -66,6 +79,7 @@ func TestPodUnderAgent(t *testing.T) {
 			}},
 		},
 		Spec: corev1.PodSpec{
+			Affinity:                      apart("work"),
 			RestartPolicy:                 corev1.RestartPolicyAlways,
 			TerminationGracePeriodSeconds: ptr.To[int64](35),
 			AutomountServiceAccountToken:  ptr.To(true),

@@ -179,7 +179,7 @@ func TestUnmanagedLeaseIsNeverTouched(t *testing.T) {
 			version := w.lease().ResourceVersion
 			w.create(nil)
 			for range 3 {
-				if result := w.settle(); result.RequeueAfter != time.Minute {
+				if result := w.settle(); result.RequeueAfter != 15*time.Second {
 					t.Errorf("looks again after %s", result.RequeueAfter)
 				}
 			}

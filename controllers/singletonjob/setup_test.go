@@ -79,13 +79,7 @@ func (w *world) awaitHeld(reason string) {
 func TestWatches(t *testing.T) {
 	w := newWorld(t)
 	w.manage()
-	foreign := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.name}}
-	w.must(api.Create(t.Context(), foreign))
 	w.create(nil)
-	await(w, &v1alpha1.SingletonJobList{}, "Blocked", func(job *v1alpha1.SingletonJob) bool {
-		return meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionBlocked)
-	})
-	w.must(api.Delete(t.Context(), foreign))
 	await(w, &corev1.PodList{}, "the pod", func(pod *corev1.Pod) bool { return pod.Name == "work-0" })
 	await(w, &coordinationv1.LeaseList{}, "an open lease", func(l *coordinationv1.Lease) bool {
 		return l.Labels[v1alpha1.LabelManaged] == "true" && l.Annotations[v1alpha1.AnnotationClosed] == ""

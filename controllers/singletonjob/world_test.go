@@ -233,13 +233,6 @@ func (w *world) grant(name string) {
 	w.must(api.Patch(w.Context(), pod, client.MergeFrom(before)))
 }
 
-func (w *world) withdraw() {
-	w.Helper()
-	l, err := lease.Observation{Lease: w.lease()}.Withdraw()
-	w.must(err)
-	w.must(api.Update(w.Context(), l))
-}
-
 // lapse ends the term by lapse.
 func (w *world) lapse() {
 	w.Helper()

@@ -59,12 +59,12 @@ func TestActions(t *testing.T) {
 		"a foreign role stops the pods": {
 			scene:    func() *scene { s := newScene().withLease(); s.Access = AccessForeign; return s }(),
 			want:     []string{},
-			ordinals: []int32{0}, held: "False/NeverGranted", events: "RoleConflict", requeue: time.Minute,
+			ordinals: []int32{0}, held: "False/NeverGranted", events: "RoleConflict", requeue: 15 * time.Second,
 		},
 		"a stranger keeps its name": {
 			scene:    func() *scene { s := newScene(active(0)).withLease(); s.Strangers = []string{"j-0"}; return s }(),
 			want:     []string{},
-			ordinals: []int32{0}, held: "False/NeverGranted", events: "PodConflict", requeue: time.Minute,
+			ordinals: []int32{0}, held: "False/NeverGranted", events: "PodConflict", requeue: 15 * time.Second,
 		},
 		"standbys run": {
 			scene:    newScene(standbys(2)).withLease(),
@@ -176,11 +176,11 @@ func TestActions(t *testing.T) {
 		},
 		"an unmanaged Lease stops everything": {
 			scene: newScene(active(0)).withLease().edit(func(l *coordinationv1.Lease) { l.Labels = nil }).withPod(0, old),
-			want:  []string{}, ordinals: []int32{0}, held: "False/NeverGranted", events: "LeaseConflict", requeue: time.Minute,
+			want:  []string{}, ordinals: []int32{0}, held: "False/NeverGranted", events: "LeaseConflict", requeue: 15 * time.Second,
 		},
 		"another's Lease stops everything": {
 			scene: newScene().withLease().edit(func(l *coordinationv1.Lease) { l.OwnerReferences[0].UID = "another" }),
-			want:  []string{}, held: "False/NeverGranted", events: "LeaseConflict", requeue: time.Minute,
+			want:  []string{}, held: "False/NeverGranted", events: "LeaseConflict", requeue: 15 * time.Second,
 		},
 		"a Lease that cannot be understood stops everything": {
 			scene: newScene(active(0)).withLease().edit(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationToken] = "x" }).withPod(0, goes),

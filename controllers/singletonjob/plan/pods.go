@@ -59,10 +59,23 @@ func (p *planner) unwanted(each pod) string {
 		return "" // Its term is open; how it ended must be told first.
 	case p.finished():
 		return p.leftover(each)
-	case p.suspended() && each.open && p.agentHolds():
-		return "" // Asked to stop through the Lease.
 	case p.suspended():
-		return "the job is suspended"
+		return p.paused(each)
+	}
+	return p.replaced(each)
+}
+
+// paused is about a pod of a suspended job.
+func (p *planner) paused(each pod) string {
+	if each.open && p.agentHolds() {
+		return "" // Asked to stop through the Lease.
+	}
+	return "the job is suspended"
+}
+
+// replaced is about a pod of a running job that another is to follow.
+func (p *planner) replaced(each pod) string {
+	switch {
 	case each.revoked() && !each.open:
 		return "its term was ended, and it is not granted another"
 	case p.outdated(each) && !each.open:

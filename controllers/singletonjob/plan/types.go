@@ -182,5 +182,5 @@ const (
 	maxBackoff   = 6 * time.Minute
 	// lookAgain is when a conflict with a stranger is looked at again; its end
 	// may happen where no watch of ours looks.
-	lookAgain = time.Minute
+	lookAgain = 15 * time.Second
 )
