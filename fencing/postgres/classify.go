@@ -127,8 +127,8 @@ func isFatal(pgErr *pgconn.PgError) bool {
 // refusal is the reason why the mark that the error carries refused the claim.
 func refusal(pgErr *pgconn.PgError, err error, f failure) error {
 	var m fencing.Mark
-	if jsonErr := json.Unmarshal([]byte(pgErr.Detail), &m); jsonErr != nil || f.decide == nil {
-		return fmt.Errorf("refused, by a mark that cannot be read from the error (%v); stop writing: %w", jsonErr, err)
+	if jsonErr := json.Unmarshal([]byte(pgErr.Detail), &m); jsonErr != nil {
+		return fmt.Errorf("refused, by a mark that cannot be read from the error (%w); stop writing: %w", jsonErr, err)
 	}
 	if reason := f.decide(m, f.claim); reason != nil {
 		return reason

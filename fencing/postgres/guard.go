@@ -82,7 +82,7 @@ func (g *Guard) Read(ctx context.Context) (fencing.Mark, error) {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fencing.Mark{}, g.wrap("read", &fencing.NotArmedError{})
 	case err != nil:
-		return fencing.Mark{}, g.wrap("read", classify(ctx, err, failure{}))
+		return fencing.Mark{}, g.wrap("read", classify(ctx, err, failure{decide: fencing.DecideWrite}))
 	}
 	return m, nil
 }

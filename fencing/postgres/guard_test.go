@@ -95,7 +95,7 @@ func (e *env) setMark(t *testing.T, m fencing.Mark) {
 func wantSame(t *testing.T, m fencing.Mark, c fencing.Claim, verb string, got, want error) {
 	t.Helper()
 	if want == nil || got == nil {
-		if got != want { //nolint:errorlint // Both must be nil.
+		if got != want {
 			t.Errorf("%v, %v, %s: %v, want %v", m, c, verb, got, want)
 		}
 		return

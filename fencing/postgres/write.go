@@ -34,7 +34,7 @@ const rollbackTimeout = 5 * time.Second
 // no second statement after it; use Tx for what does not fit. After
 // fencing.ErrUnknown, look for the nonce that the statement stored.
 func (g *Guard) Exec(ctx context.Context, claim fencing.Claim, sql string, args ...any) (int64, error) {
-	s, err := g.guarded(claim, sql, args)
+	s, err := g.guarded(ctx, claim, sql, args)
 	if err != nil {
 		return 0, g.wrap("write", err)
 	}
@@ -51,11 +51,11 @@ func (g *Guard) Exec(ctx context.Context, claim fencing.Claim, sql string, args 
 // safety does not hang on that order: the check locks the mark until the
 // statement commits, so it holds for the write whichever ran first. Nor does it
 // hang on the statement's text, which need not mention the guard.
-func (g *Guard) guarded(claim fencing.Claim, sql string, args []any) (*statement, error) {
+func (g *Guard) guarded(ctx context.Context, claim fencing.Claim, sql string, args []any) (*statement, error) {
 	if err := claim.Validate(); err != nil {
 		return nil, err
 	}
-	sql, args, err := positional(sql, args)
+	sql, args, err := positional(ctx, sql, args)
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +72,14 @@ var placeholder = regexp.MustCompile(`\$([0-9]+)`)
 // positional returns the statement with plain positional arguments. It refuses
 // placeholders without an argument: the guard's own arguments follow the
 // caller's, and such a placeholder would take one of them for data.
-func positional(sql string, args []any) (string, []any, error) {
+func positional(ctx context.Context, sql string, args []any) (string, []any, error) {
 	var err error
 	if len(args) > 0 {
 		switch named := args[0].(type) {
 		case pgx.NamedArgs:
-			sql, args, err = named.RewriteQuery(context.Background(), nil, sql, args[1:])
+			sql, args, err = named.RewriteQuery(ctx, nil, sql, args[1:])
 		case pgx.StrictNamedArgs:
-			sql, args, err = named.RewriteQuery(context.Background(), nil, sql, args[1:])
+			sql, args, err = named.RewriteQuery(ctx, nil, sql, args[1:])
 		case pgx.QueryRewriter, pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
 			err = fmt.Errorf("the first argument is a %T, which a guarded statement cannot take; "+
 				"set it on the connection, or use Tx", named)
@@ -110,7 +110,7 @@ func (g *Guard) Tx(ctx context.Context, claim fencing.Claim, fn func(tx pgx.Tx) 
 	}
 	tx, err := g.db.Begin(ctx)
 	if err != nil {
-		return g.wrap("begin", classify(ctx, err, failure{claim: claim}))
+		return g.wrap("begin", classify(ctx, err, failure{claim: claim, decide: fencing.DecideWrite}))
 	}
 	defer rollback(ctx, tx) // after a commit it does nothing
 	if err := g.Check(ctx, tx, claim); err != nil {

@@ -313,7 +313,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 		case <-s.exited:
 			return fmt.Errorf("the server ended at once: %s", s.readLog())
 		case <-ctx.Done():
-			return fmt.Errorf("the server does not answer: %w (%v): %s", ctx.Err(), err, s.readLog())
+			return fmt.Errorf("the server does not answer: %w (%w): %s", ctx.Err(), err, s.readLog())
 		case <-ticker.C:
 		}
 	}

@@ -87,7 +87,7 @@ func TestTCPNeedsPassword(t *testing.T) {
 
 func TestCallersDirStays(t *testing.T) {
 	t.Parallel()
-	parent, err := os.MkdirTemp("", "pg-") // t.TempDir is closed to other accounts
+	parent, err := os.MkdirTemp("", "pg-") //nolint:usetesting // t.TempDir is closed to other accounts.
 	if err != nil {
 		t.Fatal(err)
 	}
