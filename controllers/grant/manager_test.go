@@ -30,8 +30,8 @@ import (
 
 const (
 	short = 3 * time.Second
-	// bound is how late a busy machine may be.
-	bound = 3 * time.Second
+	// bound is how late a busy machine may be; less than another duration.
+	bound = 2 * time.Second
 )
 
 // counter counts the looks at the Lease of each namespace: each reads it live,
