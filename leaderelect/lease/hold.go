@@ -47,8 +47,12 @@ func (s Start) Check(r Record) error {
 	return nil
 }
 
-// Confirm is the holder's first renewal. Work starts only after its reply.
+// Confirm is the holder's first renewal. Work starts only after its reply. The
+// nonce must name a start: an empty one would leave the grant unconfirmed.
 func (o Observation) Confirm(s Start, now time.Time) (*coordinationv1.Lease, error) {
+	if s.Nonce == "" || s.Nonce == StartedUnknown {
+		return nil, fmt.Errorf("nonce %q names no start of work", s.Nonce)
+	}
 	r, err := o.managed()
 	if err != nil {
 		return nil, err

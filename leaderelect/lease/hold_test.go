@@ -168,3 +168,15 @@ func TestReleaseOutlivedNeedsTheHoldersOpenTerm(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestConfirmNeedsANonceThatNamesAStart(t *testing.T) {
+	t.Parallel()
+	for _, nonce := range []string{"", StartedUnknown} {
+		s := granted(t, fence())
+		start := s.start()
+		start.Nonce = nonce
+		if got, err := s.look(0).Confirm(start, s.l.Spec.RenewTime.Time); err == nil {
+			t.Errorf("nonce %q confirmed: %v", nonce, got.Annotations)
+		}
+	}
+}
