@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/test/e2e/evidence"
 )
 
 const (
@@ -66,6 +67,12 @@ func testFrozen(t *testing.T) {
 		}
 		return nil
 	})
+	// That the old one lived on is on record, or the checks that other cases rely
+	// on would see nothing either.
+	if starts := w.starts(name); evidence.NoOverlap(starts) == nil ||
+		evidence.StoppedBeforeGrant(starts, w.seen.all()[w.recorded(name)]) == nil {
+		t.Errorf("the overlap of a frozen holder is not on record: %v", starts)
+	}
 	awake := time.Now()
 	w.signalAgent(pod, syscall.SIGCONT)
 	w.gone(30*time.Second, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pod}})

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -135,7 +136,8 @@ const faultTaint = "leasehold.dev/e2e-faults"
 
 func (s *suite) reserveNodes(ctx context.Context) error {
 	for _, node := range s.NodeNames()[1:] {
-		if err := errors.Join(s.Heal(ctx, node), s.Start(ctx, node)); err != nil {
+		inUse[node] = &sync.Mutex{}
+		if err := errors.Join(s.ThawNode(ctx, node), s.Heal(ctx, node), s.Start(ctx, node)); err != nil {
 			return err
 		}
 		if _, err := s.Kubectl(ctx, "taint", "node", node, faultTaint+"=:NoSchedule", "--overwrite"); err != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/test/harness"
@@ -95,9 +96,16 @@ func testTwoAtOnce(t *testing.T) {
 	job := w.create(name, grace(1))
 	s := w.working(name, 0, time.Minute)
 	began := time.Now()
-	for range churns {
+	for i := range churns {
 		pod, _ := podOf(s.Holder)
-		w.deletePod(pod)
+		switch i % 3 {
+		case 0:
+			w.killWork(pod, s.PID)
+		case 1:
+			w.deletePod(pod, client.GracePeriodSeconds(0))
+		case 2:
+			w.deletePod(pod)
+		}
 		s = w.working(name, s.Token, time.Minute)
 	}
 	w.measured("one churn under two managers", time.Since(began)/churns)

@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,6 +104,33 @@ func testKubeletStopped(t *testing.T) {
 	w.alive("agent", agent)
 }
 
+// testNodeFrozen: a whole node stands still, as a paused virtual machine does.
+// When it wakes up, long after its leases have lapsed, its agent ends the work.
+func testNodeFrozen(t *testing.T) {
+	w := newWorld(t)
+	node := w.NodeNames()[2]
+	w.useNode(node)
+	const name = "paused"
+	w.mayOverlap(name)
+	w.arm(name)
+	w.create(name, duration(15), w.startingOn(node), w.guarded(name))
+	old := w.workingOn(name, 0, node)
+	w.cordon(node)
+	if err := w.FreezeNode(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	next := w.working(name, old.Token, 2*time.Minute)
+	w.within(lapse+latency*afterLapse, "freeze of the node to next work", next.At.Sub(began))
+	if err := w.ThawNode(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	awake := time.Now()
+	w.podGone(old)
+	// Negative: it was ended before it came to give another sign of life.
+	w.within(latency*handOver, "wake-up of the node to the last sign of life of its work", w.start(name, old.Boot).Last.Sub(awake))
+}
+
 // alive makes sure that a start goes on, and that no other was needed.
 func (w *world) alive(job string, s evidence.Start) {
 	w.Helper()
@@ -133,11 +161,17 @@ func (w *world) stoppedInTime(job string, s evidence.Start) {
 	}
 }
 
-// useNode leaves a node as it was found, whatever happens.
+// inUse keeps the cases that break a node from each other.
+var inUse = map[string]*sync.Mutex{}
+
+// useNode takes a node for this case alone, and leaves it as it was found,
+// whatever happens.
 func (w *world) useNode(node string) {
+	inUse[node].Lock()
 	w.Cleanup(func() {
+		defer inUse[node].Unlock()
 		ctx := context.WithoutCancel(w.Context())
-		err := errors.Join(w.Heal(ctx, node), w.Start(ctx, node))
+		err := errors.Join(w.ThawNode(ctx, node), w.Heal(ctx, node), w.Start(ctx, node))
 		_, err2 := w.Kubectl(ctx, "uncordon", node)
 		if err := errors.Join(err, err2); err != nil {
 			w.Error(err)

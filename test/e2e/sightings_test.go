@@ -12,6 +12,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,24 +33,61 @@ func watchLeases(w *world) *sightings {
 	s := &sightings{grants: map[string][]evidence.Grant{}, gone: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	done := make(chan struct{})
-	events, err := w.Client.Watch(ctx, &coordinationv1.LeaseList{}, client.InNamespace(w.ns))
-	if err != nil {
+	var before coordinationv1.LeaseList
+	if err := w.Client.List(ctx, &before, client.InNamespace(w.ns)); err != nil {
 		cancel()
 		w.Fatal(err)
 	}
 	go func() {
 		defer close(done)
-		for e := range events.ResultChan() {
-			if l, ok := e.Object.(*coordinationv1.Lease); ok {
-				s.see(l, e.Type == watch.Deleted)
-			}
-		}
-		if ctx.Err() == nil {
-			w.Error("the watch of the Leases broke off, and grants may have been missed")
+		if err := s.watch(ctx, w, before.ResourceVersion); ctx.Err() == nil {
+			w.Errorf("the watch of the Leases broke off, and grants may have been missed: %v", err)
 		}
 	}()
-	w.Cleanup(func() { cancel(); events.Stop(); <-done })
+	w.Cleanup(func() { cancel(); <-done })
 	return s
+}
+
+// watch goes on at the very version where a broken connection has left off. An
+// API server that was restarted does not know that version: then it goes on from
+// what is there, and a check would notice work whose grant was missed.
+func (s *sightings) watch(ctx context.Context, w *world, version string) error {
+	for {
+		err := s.follow(ctx, w, &version)
+		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			return err
+		}
+		var now coordinationv1.LeaseList
+		if err := w.Client.List(ctx, &now, client.InNamespace(w.ns)); err != nil {
+			return err
+		}
+		for i := range now.Items {
+			s.see(&now.Items[i], false)
+		}
+		version = now.ResourceVersion
+	}
+}
+
+func (s *sightings) follow(ctx context.Context, w *world, version *string) error {
+	for {
+		var events watch.Interface
+		err := poll(ctx, 2*time.Minute, func(context.Context) (err error) {
+			events, err = w.Client.Watch(ctx, &coordinationv1.LeaseList{}, client.InNamespace(w.ns),
+				&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: *version}})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for e := range events.ResultChan() {
+			l, ok := e.Object.(*coordinationv1.Lease)
+			if !ok {
+				return apierrors.FromObject(e.Object)
+			}
+			s.see(l, e.Type == watch.Deleted)
+			*version = l.ResourceVersion
+		}
+	}
 }
 
 func (s *sightings) see(l *coordinationv1.Lease, deleted bool) {

@@ -23,6 +23,11 @@ func TestCases(t *testing.T) {
 		"UnmanagedLease":     testUnmanagedLease,
 		"Deletion":           testDeletion,
 		"NamespaceDeletion":  testNamespaceDeletion,
+		"Standbys":           testStandbys,
+		"RollOut":            testRollOut,
+		"Suspend":            testSuspend,
+		"MinToken":           testMinToken,
+		"NodeFrozen":         testNodeFrozen,
 		"StubbornWork":       testStubbornWork,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,6 +40,7 @@ func TestCases(t *testing.T) {
 // TestManagers meddles with the manager, on which all other cases depend.
 func TestManagers(t *testing.T) {
 	t.Run("RollingRestart", testRollingRestart)
+	t.Run("Outage", testOutage)
 	t.Run("Crash", testCrashes)
 	t.Run("TwoAtOnce", testTwoAtOnce)
 }
