@@ -122,6 +122,7 @@ type agentOptions struct {
 	message    string
 	flags      []string
 	stdin      *os.File
+	wrap       func(*exec.Cmd)
 }
 
 // message makes an empty termination message file, as the kubelet does.
@@ -154,6 +155,10 @@ func startCommand(t *testing.T, o agentOptions, command ...string) *proc {
 	if o.stdin != nil {
 		cmd.Stdin = o.stdin
 	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if o.wrap != nil {
+		o.wrap(cmd)
+	}
 	return start(t, cmd)
 }
 
@@ -165,7 +170,6 @@ func start(t *testing.T, cmd *exec.Cmd) *proc {
 		t.Fatal(err)
 	}
 	cmd.Stderr = p
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
