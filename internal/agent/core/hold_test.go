@@ -125,6 +125,10 @@ func TestLateReplyDoesNotReviveALostTerm(t *testing.T) {
 	}
 	w.advance(1500 * time.Millisecond)
 	w.wantKills(1)
+	w.advance(10 * time.Second)
+	if w.request != nil {
+		t.Errorf("sends %s for a lost term", w.request.Kind)
+	}
 }
 
 func TestFrozenPastTheDeadlineKillsBeforeAnythingElse(t *testing.T) {

@@ -186,3 +186,40 @@ func TestRestoredGrantIsNotTakenTwice(t *testing.T) {
 	}
 	w.wantWork(token)
 }
+
+func TestDeletionSeenByRefusedWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, config())
+	w.work()
+	w.advance(5 * time.Second)
+	w.lease = nil
+	w.answer(core.Renew)
+	w.answer(core.Read)
+	w.wantForwards(syscall.SIGTERM)
+}
+
+func TestAbsenceKnownBeforeTheLeaseIsOld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, config())
+	asked := w.now
+	w.work()
+	w.step(core.Seen{Live: true, Asked: asked})
+	w.wantForwards()
+	w.advance(time.Millisecond)
+	w.step(core.Seen{Live: true, Asked: w.now})
+	w.wantForwards(syscall.SIGTERM)
+}
+
+func TestReplyThatShowsNoChangeIsNoRenewal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, config())
+	w.work()
+	guard := w.guard
+	w.advance(5 * time.Second)
+	w.under(core.Renew)
+	w.request = nil
+	w.step(core.Reply{Lease: w.lease})
+	if w.guard != guard {
+		t.Error("counts as a renewal")
+	}
+}

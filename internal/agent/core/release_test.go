@@ -156,3 +156,20 @@ func TestSignalAfterAnEndRequestIsNoSuccess(t *testing.T) {
 	w.answer(core.Release)
 	w.wantExit(143)
 }
+
+func TestEndRequestIsReleasedHoweverLongItTakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, config())
+	token := w.work()
+	w.manage(lease.Observation.RequestEnd)
+	w.watch()
+	w.end(143)
+	refuse(w, time.Hour, core.Unknown)
+	if w.exited != nil {
+		t.Fatal("a standby that was to go on has ended")
+	}
+	w.advance(10 * time.Second)
+	w.answer(core.Read)
+	w.answer(core.Release)
+	w.wantReleased(token, v1alpha1.OutcomeStopped)
+}

@@ -110,8 +110,12 @@ func TestGrantThatCannotBeTrustedIsNotTaken(t *testing.T) {
 			w.grant(me)
 			w.edit(spoil)
 			w.list()
+			w.advance(time.Minute)
 			if w.request != nil {
 				t.Errorf("sends %s", w.request.Kind)
+			}
+			if len(w.announce) != 0 {
+				t.Error("takes it up")
 			}
 		})
 	}

@@ -190,6 +190,9 @@ func (w *world) drop(want core.Kind, applied bool) {
 	}
 	w.request = nil
 	w.step(core.Reply{Failure: core.Unknown, Err: errLost})
+	if w.request != nil {
+		w.t.Fatalf("tries again (%s) without a pause", w.request.Kind)
+	}
 }
 
 func (w *world) under(want core.Kind) {
@@ -254,6 +257,9 @@ func (w *world) end(code int) {
 	}
 	w.running = false
 	w.step(core.Gone{})
+	if !w.guard.IsZero() {
+		w.t.Error("the guard stays armed for work that is gone")
+	}
 }
 
 func (w *world) wantExit(code int) {
