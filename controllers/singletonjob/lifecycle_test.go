@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -339,5 +341,29 @@ func TestRollOutWithoutStandbys(t *testing.T) {
 	w.wantPods("-work-0", "work-1")
 	if r := w.record(); r.Config.Duration != 30*time.Second || r.Duration != 15*time.Second {
 		t.Errorf("next duration is %s, this term's %s", r.Config.Duration, r.Duration)
+	}
+}
+
+func TestEndsAndPodsAreCounted(t *testing.T) {
+	t.Parallel()
+	read := func(c prometheus.Counter) float64 {
+		var m dto.Metric
+		if err := c.Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		return m.GetCounter().GetValue()
+	}
+	ends, pods := read(termsEnded.WithLabelValues("Other")), read(podsCreated)
+	w := newWorld(t)
+	w.create(nil)
+	w.settle()
+	if got := read(podsCreated); got <= pods {
+		t.Errorf("%v pods, were %v", got, pods)
+	}
+	w.hold("work-0")
+	w.release("made up by the holder")
+	w.settle()
+	if got := read(termsEnded.WithLabelValues("Other")); got != ends+1 {
+		t.Errorf("%v ends, were %v", got, ends)
 	}
 }

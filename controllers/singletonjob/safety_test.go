@@ -4,261 +4,45 @@
 package singletonjob
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
 )
 
 // stale returns a client whose reads of jobs and pods answer as of now, for
+
 // ever.
-func (w *world) stale() client.WithWatch {
-	w.Helper()
-	var jobs v1alpha1.SingletonJobList
-	var pods corev1.PodList
-	w.must(api.List(w.Context(), &jobs, client.InNamespace(w.ns)))
-	w.must(api.List(w.Context(), &pods, client.InNamespace(w.ns)))
-	return interceptor.NewClient(api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			job, ok := o.(*v1alpha1.SingletonJob)
-			if !ok {
-				return c.Get(ctx, key, o, opts...)
-			}
-			for i := range jobs.Items {
-				if jobs.Items[i].Name == key.Name {
-					jobs.Items[i].DeepCopyInto(job)
-					return nil
-				}
-			}
-			return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("singletonjobs").GroupResource(), key.Name)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if out, ok := list.(*corev1.PodList); ok {
-				pods.DeepCopyInto(out)
-				return nil
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
-}
+
+// staleView does so for jobs, and for pods if asked to.
 
 // Two managers, each with caches as old as any that ever were: whatever they
-// do, one pod is made for each ordinal, and none that stays beyond those wanted.
-func TestTwoReconcilersWithStaleCaches(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(nil)
-	var views []client.WithWatch
-	created := func() int {
-		n := 0
-		for _, write := range w.writes {
-			if strings.HasPrefix(write, "create Pod/") {
-				n++
-			}
-		}
-		return n
-	}
-	act := func() {
-		views = append(views, w.stale())
-		for _, view := range views {
-			if _, err := w.reconcileWith(w.reconciler(view)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for range 6 {
-		act()
-		if _, err := w.reconcile(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.settle()
-	w.wantPods("work-0")
-	if n := created(); n != 1 {
-		t.Errorf("%d creates: %v", n, w.writes)
-	}
 
-	w.hold("work-0")
-	act()
-	w.must(api.Delete(t.Context(), w.pod("work-0")))
-	for range 3 {
-		act()
-		w.settle()
-	}
-	w.release(v1alpha1.OutcomeStopped)
-	for range 3 {
-		act()
-		w.settle()
-	}
-	w.reap("work-0")
-	act()
-	w.settle()
-	w.wantPods("work-1")
-	w.wantHistory("work-0 Stopped")
-	if n := created(); n != 2 {
-		t.Errorf("%d creates: %v", n, w.writes)
-	}
-}
+// do, one pod is made for each ordinal, and none that stays beyond those wanted.
 
 // A create from a view so stale that even its live look came before: the pod
+
 // has no reserved ordinal, and goes.
-func TestPodFromStaleViewIsDeleted(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(nil)
-	w.settle()
-	late := w.pod("work-0").DeepCopy()
-	late.Name, late.UID, late.ResourceVersion = "work-7", "", ""
-	w.must(api.Create(t.Context(), late))
-	w.settle()
-	w.wantPods("work-0")
-}
 
 // A manager that read the job before it completed finds no Lease, creates one,
+
 // and must not open it.
-func TestLeaseFromStaleViewStaysClosed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(toCompletion(corev1.RestartPolicyNever))
-	w.settle()
-	view := w.stale()
-	w.hold("work-0")
-	w.release(v1alpha1.OutcomeSucceeded)
-	w.end("work-0", 0)
-	w.settle()
-	w.must(api.Delete(t.Context(), w.lease()))
-	w.settle()
 
-	if _, err := w.reconcileWith(w.reconciler(view)); err != nil {
-		t.Fatal(err)
-	}
-	if w.exists(&coordinationv1.Lease{}, w.name) {
-		t.Fatal("a stale view made a lease for a completed job")
-	}
-	// Its live look, too, came before the completion: the create goes through.
-	job := w.job()
-	l := lease.New(metav1.ObjectMeta{Namespace: w.ns, Name: w.name, OwnerReferences: []metav1.OwnerReference{*ownerReference(job)}},
-		lease.Config{Duration: 15 * time.Second, RenewInterval: 5 * time.Second, OverlapPolicy: v1alpha1.OverlapFence, RenewedBy: v1alpha1.RenewedByAgent}, lease.Carry{})
-	w.must(api.Create(t.Context(), l))
-	for range 3 {
-		if _, err := w.reconcileWith(w.reconciler(view)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.settle()
-	if r := w.record(); r.Closed == "" {
-		t.Error("the lease of a completed job is open")
-	}
-	w.wantPods("work-0")
-}
+// A manager that saw the reservation of an ordinal, and nothing since, must not
 
-func TestUnmanagedLeaseIsNeverTouched(t *testing.T) {
-	t.Parallel()
-	for name, labels := range map[string]map[string]string{
-		"unmanaged": nil, "of another owner": {v1alpha1.LabelManaged: "true"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.name, Labels: labels}}
-			w.must(api.Create(t.Context(), l))
-			version := w.lease().ResourceVersion
-			w.create(nil)
-			for range 3 {
-				if result := w.settle(); result.RequeueAfter != 15*time.Second {
-					t.Errorf("looks again after %s", result.RequeueAfter)
-				}
-			}
-			w.wantCondition(v1alpha1.ConditionBlocked, "True/LeaseConflict")
-			w.wantPods()
-			if got := w.told(); !slices.Equal(got, []string{"LeaseConflict"}) {
-				t.Errorf("events are %v", got)
-			}
-			w.must(api.Delete(t.Context(), w.job()))
-			w.settle()
-			if w.exists(&v1alpha1.SingletonJob{}, w.name) {
-				t.Error("the job cannot be deleted")
-			}
-			if got := w.lease().ResourceVersion; got != version {
-				t.Errorf("the lease was written: version %s, was %s", got, version)
-			}
-		})
-	}
-}
+// make its pod once more after that has come and gone.
 
-func TestConflictEnds(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.must(api.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.name}}))
-	w.create(nil)
-	w.settle()
-	w.must(api.Delete(t.Context(), w.lease()))
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "False/NotBlocked")
-	w.wantPods("work-0")
-	if got := w.told(); !slices.Equal(got, []string{"LeaseConflict", "Unblocked"}) {
-		t.Errorf("events are %v", got)
-	}
-}
+// A pod whose create arrived when its job was being deleted is not seen by a
 
-func TestPodConflict(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "work-0"}}
-	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "example.com/app:1"}}
-	w.must(api.Create(t.Context(), pod))
-	w.create(nil)
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "True/PodConflict")
-	if got := w.pod("work-0").ResourceVersion; got != pod.ResourceVersion {
-		t.Error("the stranger was written")
-	}
-	w.must(api.Delete(t.Context(), pod))
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "False/NotBlocked")
-	w.wantPods("work-0")
-	if pod := w.pod("work-0"); !metav1.IsControlledBy(pod, w.job()) {
-		t.Error("the pod is not the job's")
-	}
-}
+// manager whose cache lags. The job must not go before it.
 
-func TestRoleConflict(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "leasehold-work"}}
-	w.must(api.Create(t.Context(), role))
-	w.create(nil)
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "True/RoleConflict")
-	w.wantPods()
-	w.must(api.Delete(t.Context(), role))
-	w.settle()
-	w.wantPods("work-0")
-
-	// Drift of our own is put right.
-	w.must(api.Get(t.Context(), w.key("leasehold-work"), role))
-	role.Rules[0].Verbs = []string{"get"}
-	w.must(api.Update(t.Context(), role))
-	w.settle()
-	w.must(api.Get(t.Context(), w.key("leasehold-work"), role))
-	if got := role.Rules[0].Verbs; !slices.Equal(got, leaseVerbs) {
-		t.Errorf("verbs are %v", got)
-	}
-}
+// The cache does not have the job yet: its pods are no orphans.
 
 func TestMinTokenIsRecordedFirst(t *testing.T) {
 	t.Parallel()
@@ -317,7 +101,9 @@ func TestDeletedLeaseIsMadeAgain(t *testing.T) {
 }
 
 // The Lease is lost while its holder works: the term is carried over, and must
+
 // end before anything is granted.
+
 func TestLostLeaseCarriesTheTerm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -339,6 +125,7 @@ func TestLostLeaseCarriesTheTerm(t *testing.T) {
 }
 
 // The same, but the status was never written: the pod's own token tells.
+
 func TestLostLeaseCarriesTheTermFromThePod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -385,7 +172,9 @@ func TestDeletionIsOrderly(t *testing.T) {
 }
 
 // A pod whose finalizer goes must have ended on the live Lease, whatever the
+
 // pod itself says.
+
 func TestFinalizerWaitsForTheTerm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -420,64 +209,9 @@ func TestLapsedHolderIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-func TestRefusedPodIsTold(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(nil)
-	w.crash = func(write string, after bool) error {
-		if strings.HasPrefix(write, "create Pod/") && !after {
-			return apierrors.NewForbidden(corev1.Resource("pods"), "work-0", errors.New("exceeded quota"))
-		}
-		return nil
-	}
-	var err error
-	for range 10 {
-		if _, err = w.reconcile(); err != nil {
-			break
-		}
-	}
-	if !apierrors.IsForbidden(err) {
-		t.Fatalf("error is %v", err)
-	}
-	if got := w.told(); !slices.Equal(got, []string{"FailedCreate"}) {
-		t.Errorf("events are %v", got)
-	}
-	w.crash = nil
-	w.settle()
-	w.wantPods("work-0")
-}
-
 // Somebody takes the job's finalizer away, and the garbage collector deletes
+
 // what it left. The next job of the name waits for the open term, then goes on.
-func TestOrphansAreReleased(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(nil)
-	w.settle()
-	w.hold("work-0")
-	job := w.job()
-	job.Finalizers = nil
-	w.must(api.Update(t.Context(), job))
-	w.must(api.Delete(t.Context(), job))
-	for _, object := range []client.Object{w.pod("work-0"), w.lease(), &rbacv1.Role{}, &rbacv1.RoleBinding{}} {
-		if object.GetName() == "" {
-			w.must(api.Get(t.Context(), w.key("leasehold-work"), object))
-		}
-		w.must(api.Delete(t.Context(), object, client.GracePeriodSeconds(0)))
-	}
-	w.settle()
-	w.wantPods("-work-0")
-	w.create(nil)
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "True/LeaseConflict")
-	w.lapse()
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "False/NotBlocked")
-	w.wantPods("work-0")
-	if !metav1.IsControlledBy(w.pod("work-0"), w.job()) || !metav1.IsControlledBy(w.lease(), w.job()) {
-		t.Error("pod or lease is still the earlier job's")
-	}
-}
 
 func TestNoJobIsNoError(t *testing.T) {
 	t.Parallel()
