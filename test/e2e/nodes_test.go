@@ -6,12 +6,14 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/test/cluster"
@@ -167,6 +169,7 @@ var inUse = map[string]*sync.Mutex{}
 // useNode takes a node for this case alone, and leaves it as it was found,
 // whatever happens.
 func (w *world) useNode(node string) {
+	w.Helper()
 	inUse[node].Lock()
 	w.Cleanup(func() {
 		defer inUse[node].Unlock()
@@ -176,6 +179,25 @@ func (w *world) useNode(node string) {
 		if err := errors.Join(err, err2); err != nil {
 			w.Error(err)
 		}
+	})
+	w.schedulable(node)
+}
+
+// schedulable waits until a node takes pods again, which it does some time after
+// its kubelet is back.
+func (w *world) schedulable(node string) {
+	w.Helper()
+	w.eventually(time.Minute, "node "+node+" to take pods", func(ctx context.Context) error {
+		var n corev1.Node
+		if err := w.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
+			return err
+		}
+		for _, taint := range n.Spec.Taints {
+			if taint.Key != faultTaint {
+				return fmt.Errorf("it has taint %s", taint.Key)
+			}
+		}
+		return nil
 	})
 }
 
@@ -204,8 +226,13 @@ func (w *world) heal(node string) time.Time {
 	return time.Now()
 }
 
-func (w *world) cordon(node string)   { w.Helper(); w.kubectl("cordon", node) }
-func (w *world) uncordon(node string) { w.Helper(); w.kubectl("uncordon", node) }
+func (w *world) cordon(node string) { w.Helper(); w.kubectl("cordon", node) }
+
+func (w *world) uncordon(node string) {
+	w.Helper()
+	w.kubectl("uncordon", node)
+	w.schedulable(node)
+}
 
 func (w *world) kubectl(args ...string) string {
 	w.Helper()

@@ -4,10 +4,13 @@
 package e2e
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
 	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/test/e2e/evidence"
+	"leasehold.dev/test/harness"
 )
 
 const apiServer = "control/kube-apiserver"
@@ -28,10 +31,36 @@ func testOutage(t *testing.T) {
 	w.alive("forbid", forbid)
 
 	back := w.without(apiServer, lapse+5*time.Second)
-	w.measured("API server back to next work under Fence", w.working("fence", fence.Token, 2*time.Minute).At.Sub(back))
-	w.measured("API server back to next work under Forbid", w.working("forbid", forbid.Token, 2*time.Minute).At.Sub(back))
+	// The managers have stopped too, and their own lease has to lapse first.
+	for name, old := range map[string]evidence.Start{"fence": fence, "forbid": forbid} {
+		next := w.working(name, old.Token, 2*time.Minute)
+		w.within(lapse+latency*afterLapse, "API server back to next work of "+name, next.At.Sub(back))
+	}
 	w.stoppedInTime("fence", fence)
 	w.stoppedInTime("forbid", forbid)
+}
+
+// testLeaderKilled: the manager that works and the holder die in the same moment.
+// The other manager, which has watched all along, goes on.
+func testLeaderKilled(t *testing.T) {
+	w := newWorld(t)
+	const name = "orphaned"
+	w.create(name, duration(15))
+	old := w.working(name, 0, time.Minute)
+	leader, _ := podOf(w.kubectl("-n", harness.Namespace, "get", "lease", harness.Deployment, "-o", "jsonpath={.spec.holderIdentity}"))
+	began := time.Now()
+	if err := w.Cluster.Kill(t.Context(), harness.Namespace, leader, "manager", syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	pod, _ := podOf(old.Holder)
+	if err := w.Cluster.Kill(t.Context(), w.ns, pod, "probe", syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	next := w.working(name, old.Token, 2*time.Minute)
+	w.within(lapse+latency*afterLapse, "kill of the working manager and the holder to next work", next.At.Sub(began))
+	if err := w.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // without takes a program of the cluster away for a while, and returns when it

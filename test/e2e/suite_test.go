@@ -40,6 +40,7 @@ func TestCases(t *testing.T) {
 // TestManagers meddles with the manager, on which all other cases depend.
 func TestManagers(t *testing.T) {
 	t.Run("RollingRestart", testRollingRestart)
+	t.Run("LeaderKilled", testLeaderKilled)
 	t.Run("Outage", testOutage)
 	t.Run("Crash", testCrashes)
 	t.Run("TwoAtOnce", testTwoAtOnce)
