@@ -191,11 +191,6 @@ func (p pod) gated() bool {
 	})
 }
 
-// revoked reports whether the grant controller has ended, or tried to end, a
-// term of the pod from outside. It grants such a pod no other, and deletes it,
-// unless it stops in between.
-func (p pod) revoked() bool { return p.Annotations[v1alpha1.AnnotationEndedToken] != "" }
-
 // waits reports whether the pod runs and waits for the lease.
 func (p pod) waits() bool {
 	return p.alive() && !p.open && !p.gated() && p.Status.Phase == corev1.PodRunning

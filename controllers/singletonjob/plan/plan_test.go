@@ -111,10 +111,6 @@ func TestActions(t *testing.T) {
 			scene: newScene(active(0)).withLease().withPod(0).withPod(7, func(p *corev1.Pod) { p.Name = "j-007" }),
 			want:  []string{"delete j-007 same=true"}, ordinals: []int32{0}, held: "False/NeverGranted",
 		},
-		"a pod that was revoked is replaced": {
-			scene: newScene(active(0)).withLease().withPod(0, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationEndedToken] = "5" }),
-			want:  []string{"delete j-0 same=true"}, ordinals: []int32{0}, held: "False/NeverGranted",
-		},
 		"more than wanted: the youngest that waits goes": {
 			scene: newScene(active(0, 1, 2)).withLease().withPod(0).withPod(1).withPod(2).granted(1).confirmed().pod(1, runs).pod(0, runs).seen(),
 			want:  []string{"delete j-2 same=true", "delete j-0 same=false"}, ordinals: []int32{0, 1, 2}, held: "True/Live",

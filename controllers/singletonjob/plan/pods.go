@@ -76,8 +76,6 @@ func (p *planner) paused(each pod) string {
 // replaced is about a pod of a running job that another is to follow.
 func (p *planner) replaced(each pod) string {
 	switch {
-	case each.revoked() && !each.open:
-		return "its term was ended, and it is not granted another"
 	case p.outdated(each) && !each.open:
 		return "an earlier revision of the template made it"
 	case p.outdated(each) && p.mayReplaceHolder(each):

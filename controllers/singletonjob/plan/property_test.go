@@ -111,8 +111,7 @@ func (m *model) lapsedLease() lease.Observation {
 
 func (m *model) grant() {
 	p := m.somePod()
-	if p == nil || m.lease == nil || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
-		p.Annotations[v1alpha1.AnnotationEndedToken] != "" {
+	if p == nil || m.lease == nil || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return
 	}
 	l, err := m.lapsedLease().Grant(lease.Holder(p.Name, string(p.UID)), string(p.UID), "c/ns/j", lease.Basis{Kind: lease.ByLapse}, m.now)
