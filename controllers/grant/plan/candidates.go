@@ -19,7 +19,7 @@ import (
 func (d decider) next(except *corev1.Pod) *corev1.Pod {
 	var best *corev1.Pod
 	for _, pod := range d.Pods {
-		if (except == nil || pod.UID != except.UID) && Eligible(pod, d.r.Config) && !d.leftover(pod) &&
+		if (except == nil || pod.UID != except.UID) && Eligible(pod, d.r.Config) && !d.leftover(pod) && !d.finishing(pod) &&
 			(best == nil || before(pod, best) < 0) {
 			best = pod
 		}
@@ -48,6 +48,15 @@ func coldness(pod *corev1.Pod) int {
 		return 1
 	}
 	return 0
+}
+
+// finishing reports whether the pod's work has just ended for good: its agent
+// released with the work's own outcome and is about to exit, which under Never
+// ends the pod, though its kubelet has not said so yet. A grant to it would only
+// have to be withdrawn.
+func (d decider) finishing(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && holderOf(pod) == d.r.GrantHolder && !d.r.Open() &&
+		(d.r.Outcome == v1alpha1.OutcomeFailed || d.r.Outcome == v1alpha1.OutcomeSucceeded)
 }
 
 // Eligible reports whether the pod may be granted the lease now.
