@@ -26,7 +26,9 @@ const (
 	// SchedulingGate holds a cold candidate back until it is granted its lease.
 	SchedulingGate = "leasehold.dev/lease"
 	// FinalizerLease keeps a managed Lease until its term has ended and the
-	// outcome is in its owner's status. Only the manager removes it.
+	// outcome is in its owner's status. Under Forbid it also keeps a candidate
+	// that Leasehold did not make, from before its grant until it is proven to
+	// have ended. Only the manager removes it.
 	FinalizerLease = "leasehold.dev/lease"
 	// FinalizerOutcome keeps a pod until its outcome is in its owner's status.
 	FinalizerOutcome = "leasehold.dev/outcome"
