@@ -57,11 +57,11 @@ fmt: ## Format Go code
 
 .PHONY: lint
 lint: ## Lint Go code, and hold the lines between the layers
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
 
 .PHONY: lint-api
 lint-api: ## Lint the API by the conventions of Kubernetes
-	$(LINT) run --config .golangci-kal.yaml ./api/v1alpha1
+	$(LINT) run --allow-parallel-runners --config .golangci-kal.yaml ./api/v1alpha1
 
 .PHONY: test
 test: ## Run all tests but end to end; builds an API server the first time
