@@ -41,11 +41,10 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	}
 	var l coordinationv1.Lease
 	begun := r.Tracker.Now()
-	err := r.Leases.Get(ctx, key, &l)
-	if client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Leases.Get(ctx, key, &l)); err != nil {
 		return nil, fmt.Errorf("read lease: %w", err)
 	}
-	if err != nil || !isManaged(&l) {
+	if !isManaged(&l) { // Nor is one that was not found.
 		r.forgetLease(key)
 		return o, nil
 	}
@@ -77,9 +76,11 @@ func with(set map[types.UID]bool, uid types.UID) map[types.UID]bool {
 // observeHolder finds the pod that the grant names, and what else its term
 // depends on.
 func (r *Reconciler) observeHolder(ctx context.Context, o *observation) error {
-	record, err := lease.Parse(o.Lease)
-	if err != nil || record.GrantHolder == "" || !record.Open() {
-		return nil // The plan says what is wrong with it.
+	// The plan says what is wrong with a Lease that cannot be parsed; its record
+	// is empty.
+	record, _ := lease.Parse(o.Lease)
+	if record.GrantHolder == "" || !record.Open() {
+		return nil
 	}
 	name, uid, _ := strings.Cut(record.GrantHolder, "_")
 	i := slices.IndexFunc(o.Pods, func(p *corev1.Pod) bool { return p.Name == name && string(p.UID) == uid })

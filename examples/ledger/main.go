@@ -32,10 +32,11 @@ const thinking = time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
 	err := run(ctx)
+	stopped := ctx.Err() != nil
+	stop()
 	switch {
-	case err == nil, ctx.Err() != nil:
+	case err == nil, stopped:
 	case errors.Is(err, fencing.ErrFenced):
 		fmt.Println("REFUSED by the database:", err)
 		os.Exit(1)

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 
 	"leasehold.dev/leaderelect/lease"
 )
@@ -28,9 +29,9 @@ func announce(path, nonce string) error {
 			return nil
 		}
 	}
-	text := append(line, '\n')
+	text := slices.Concat(line, []byte{'\n'})
 	if len(have) > 0 && have[len(have)-1] != '\n' {
-		text = append([]byte("\n"), text...)
+		text = slices.Concat([]byte{'\n'}, text)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

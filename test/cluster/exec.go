@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -30,8 +31,7 @@ func (c *Cluster) Command(ctx context.Context, machine string, args ...string) (
 	if err != nil {
 		return nil, err
 	}
-	argv := append(enter, args...)
-	return exec.CommandContext(ctx, argv[0], argv[1:]...), nil
+	return exec.CommandContext(ctx, enter[0], slices.Concat(enter[1:], args)...), nil
 }
 
 // run runs a command on a machine, with that input, and returns its output.

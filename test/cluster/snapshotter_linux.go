@@ -11,7 +11,7 @@ const overlayMagic = 0x794c7630
 // directory itself is in a container's file system, images are copied instead.
 func snapshotterFor(dir string) string {
 	var stat syscall.Statfs_t
-	if err := syscall.Statfs(dir, &stat); err == nil && int64(stat.Type) == overlayMagic {
+	if err := syscall.Statfs(dir, &stat); err == nil && stat.Type == overlayMagic {
 		return "native"
 	}
 	return "overlayfs"

@@ -32,8 +32,8 @@ const limit = 4 * time.Minute
 func main() {
 	harness.ServeDatabase()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	err := run(ctx, os.Getenv("DEMO_FENCE") != "off", os.Getenv("DEMO_KEEP") != "")
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\nThe demonstration failed:", err)
 		os.Exit(1)

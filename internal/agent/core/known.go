@@ -112,8 +112,8 @@ func (m *Machine) check() error {
 		return fmt.Errorf("%w: %w", lease.ErrEnded, m.known.restored)
 	case m.known.lease == nil:
 		return fmt.Errorf("%w: the Lease is gone", lease.ErrEnded)
-	case m.known.err != nil:
-		return nil
+	case m.known.err == nil:
+		return m.term.start.Check(m.known.record)
 	}
-	return m.term.start.Check(m.known.record)
+	return nil
 }

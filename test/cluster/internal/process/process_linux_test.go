@@ -37,6 +37,7 @@ func TestStartAndKill(t *testing.T) {
 	if !p.Alive() || p.Check() != nil {
 		t.Fatal("started process does not run")
 	}
+	waitForWord(t, spec.Log, "hello")
 	stranger := &Process{Spec: spec, PID: p.PID, Birth: "another boot/1"}
 	if stranger.Alive() {
 		t.Error("a process with the same number counts as the one that was started")
@@ -55,17 +56,23 @@ func TestStartAndKill(t *testing.T) {
 	}
 }
 
+// waitForWord waits until the log's last line has the word.
+func waitForWord(t *testing.T, log, word string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(Tail(log, 1), word); {
+		if time.Now().After(deadline) {
+			t.Fatalf("process did not say %q", word)
+		}
+	}
+}
+
 func TestTerminateKillsTheDeaf(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	p, err := Start(Spec{Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; echo deaf; while :; do sleep 600; done"}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(Tail(log, 1), "deaf"); {
-		if time.Now().After(deadline) {
-			t.Fatal("process did not come up")
-		}
-	}
+	waitForWord(t, log, "deaf")
 	if err := p.Terminate(context.Background(), 200*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}

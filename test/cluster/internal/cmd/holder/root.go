@@ -180,8 +180,8 @@ var kernelSettings = map[string]string{
 // own, since the real settings are the host's too.
 func pretendKernelSettings() error {
 	for name, value := range kernelSettings {
-		real, shown := filepath.Join("/proc/sys", name), filepath.Join("/run/kernel-settings", name)
-		if _, err := os.Stat(real); err != nil {
+		setting, shown := filepath.Join("/proc/sys", name), filepath.Join("/run/kernel-settings", name)
+		if _, err := os.Stat(setting); err != nil {
 			continue
 		}
 		if err := os.MkdirAll(filepath.Dir(shown), 0o755); err != nil {
@@ -190,7 +190,7 @@ func pretendKernelSettings() error {
 		if err := os.WriteFile(shown, []byte(value+"\n"), 0o644); err != nil {
 			return fmt.Errorf("kernel settings: %w", err)
 		}
-		if err := mount(shown, real, "", syscall.MS_BIND); err != nil {
+		if err := mount(shown, setting, "", syscall.MS_BIND); err != nil {
 			return err
 		}
 	}
