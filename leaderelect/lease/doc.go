@@ -51,4 +51,7 @@
 // shows success, closes the Lease in the write that ends the term, and closed
 // Leases grant nothing. A Lease is born closed (New) until its maker has looked
 // at the owner again.
+//
+// Package model checks all of this in every state of a small system, and that
+// it would not hold if one of the rules were left out.
 package lease

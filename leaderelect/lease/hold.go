@@ -4,6 +4,7 @@
 package lease
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,12 +58,12 @@ func (o Observation) Confirm(s Start, now time.Time) (*coordinationv1.Lease, err
 	if err != nil {
 		return nil, err
 	}
-	switch err := s.Check(r); err {
-	case ErrNotLive:
+	switch err := s.Check(r); {
+	case errors.Is(err, ErrNotLive):
 		l := o.renewed(r, now)
 		l.Annotations[v1alpha1.AnnotationStarted] = s.Nonce
 		return l, nil
-	case nil:
+	case err == nil:
 		return o.renewed(r, now), nil // Confirmed before; its reply was lost.
 	default:
 		return nil, err

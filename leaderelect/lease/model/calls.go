@@ -107,9 +107,21 @@ func (m *model) evaluate(c call) (*coordinationv1.Lease, error) {
 	case callRelease:
 		return o.Release(start, outcomeText[c.Outcome])
 	case callOutlive:
-		return o.ReleaseOutlived(start, realNonce(c.Nonce))
+		return o.ReleaseOutlived(start, m.outliving(c.Nonce))
 	}
 	return nil, check(o, start)
+}
+
+// outliving is the nonce with which an agent claims to outlive another start.
+func (m *model) outliving(n nonce) lease.Nonce {
+	mine := realNonce(n)
+	if m.SecondContainer && n >= nonceOf(agents-1, 0) {
+		mine.Ticks += 10
+		if m.Without != onlyOwnContainer {
+			mine.Container = "other"
+		}
+	}
+	return mine
 }
 
 var outcomeText = [...]v1alpha1.Outcome{v1alpha1.OutcomeStopped, v1alpha1.OutcomeFailed, v1alpha1.OutcomeSucceeded}
@@ -124,17 +136,29 @@ func check(o lease.Observation, start lease.Start) error {
 
 // bend changes a call as code would make it that leaves out a rule.
 func (m *model) bend(c *call, config *lease.Config) {
+	if c.Function <= callEnd {
+		m.bendManager(c, config)
+	} else {
+		m.bendAgent(c, config)
+	}
+}
+
+func (m *model) bendManager(c *call, config *lease.Config) {
 	empty := c.View.Holder == nobody && c.View.open()
-	manager := c.Function <= callEnd
 	switch {
-	case m.Without == emptyIsNotFree && manager && empty:
+	case m.Without == emptyIsNotFree && empty:
 		c.View.Released = c.View.Token
-	case m.Without == wipedStaysHolders && manager && empty:
+	case m.Without == wipedStaysHolders && empty:
 		config.OverlapPolicy = v1alpha1.OverlapFence
-	case m.Without == deathSuccessCloses && manager:
+	case m.Without == deathSuccessCloses:
 		c.Succeeded = false
 	case m.Without == endIsOnlyRequested && c.Function == callWithdraw:
 		c.View.Started = noNonce
+	}
+}
+
+func (m *model) bendAgent(c *call, config *lease.Config) {
+	switch {
 	case m.Without == successCloses && c.Function == callRelease:
 		config.CloseOnSuccess = false
 	case m.Without == sidecarOutlivesNobody && c.Function == callOutlive:

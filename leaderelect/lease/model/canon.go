@@ -109,6 +109,10 @@ func moved(set uint64, rank *[64]num) uint64 {
 // simplify drops from a state what cannot matter any more, so that more states
 // are equal.
 func (m *model) simplify(s *state) {
+	if m.plain {
+		s.renumber()
+		return
+	}
 	for i := range s.Observer {
 		m.simplifyObserver(s, i)
 	}
@@ -193,5 +197,8 @@ func (m *model) simplifyObserver(s *state, i int) {
 		return
 	}
 	v := &o.View
-	*v = view{UID: v.UID, Holder: v.Holder, Stamp: v.Stamp, Token: v.Token, Started: v.Started, Released: v.Released}
+	*v = view{
+		UID: v.UID, Stamp: v.Stamp, Token: v.Token, Released: v.Released,
+		Holder: v.Holder, Grantee: v.Grantee, Started: v.Started, SameTerm: v.SameTerm,
+	}
 }

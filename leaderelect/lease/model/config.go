@@ -4,6 +4,8 @@
 package model
 
 import (
+	"hash/maphash"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"leasehold.dev/api/v1alpha1"
@@ -19,7 +21,10 @@ type Config struct {
 	// Duration is the duration of terms in ticks; Other is what an edit of the
 	// configuration changes it to, and back.
 	Duration, Other uint8
-	Restart         corev1.RestartPolicy
+	// Restart is the pods' policy; Restarts bounds how often a container starts
+	// again.
+	Restart  corev1.RestartPolicy
+	Restarts uint8
 	// ToCompletion: success closes the Lease.
 	ToCompletion bool
 	// Gated: pods are cold until they are stamped.
@@ -30,6 +35,9 @@ type Config struct {
 	MinToken bool
 	// Instant: agents' requests and replies take no time and are not lost.
 	Instant bool
+	// SecondContainer: the second agent runs in another container of the pod,
+	// which started later.
+	SecondContainer bool
 	// CarryFromPods: what is known of a vanished Lease are the pods' tokens;
 	// otherwise its owner's status.
 	CarryFromPods bool
@@ -49,13 +57,18 @@ type model struct {
 	texts   map[string]int
 	proofs  map[deathCall]lease.Basis
 	emit    func(label, *state)
+	// seed is that of the hashes by which states are told apart.
+	seed maphash.Seed
+	// plain leaves out everything in simplify that only makes states fewer.
+	plain bool
 	// turned is what changed places in the last simplify.
 	turned turned
 }
 
-func newModel(c Config) *model {
+func newModel(c Config, seed maphash.Seed) *model {
 	return &model{
 		Config:  c,
+		seed:    seed,
 		stale:   c.Without == writesCarryUID || c.Without == oneObservation,
 		answers: map[call]answer{}, prints: map[view]int{}, texts: map[string]int{}, proofs: map[deathCall]lease.Basis{},
 	}

@@ -157,7 +157,7 @@ func (m *model) podReadSteps(s *state, i int) {
 func (m *model) stampStep(s *state, i int) {
 	o := &s.Observer[i]
 	g := o.View.Grantee
-	if !m.mayStamp(s, o.View) || o.Pod.Pod != g || (!o.Pod.Justified && m.Without != podReadFirst) {
+	if !m.mayStamp(s, o.View) || o.Pod.Pod != g || (!o.Pod.Justified && m.Without != podReadFirst) || s.Pod[g-1].Token == o.View.Token {
 		return
 	}
 	m.do(s, label{Kind: stamps, Who: i, Pod: int(g) - 1}, func(n *state) bool {
@@ -172,12 +172,12 @@ func (m *model) stampStep(s *state, i int) {
 	})
 }
 
-// mayStamp reports whether a view, old or not, makes a controller stamp a pod:
-// a pod that is not said to be about to lose the term, and has not its token.
+// mayStamp reports whether a view, old or not, lets a controller stamp the
+// holder's pod: one that is not marked as about to lose the term.
 func (m *model) mayStamp(s *state, v view) bool {
 	if !v.counts() {
 		return false
 	}
 	p := &s.Pod[v.Grantee-1]
-	return p.Token != v.Token && !p.Deleting && (p.Ended < v.Token || m.Without == endedPodNotStamped)
+	return !p.Deleting && (p.Ended < v.Token || m.Without == endedPodNotStamped)
 }

@@ -20,9 +20,6 @@ func (m *model) restarts(exit uint8) bool {
 	return m.Restart == corev1.RestartPolicyOnFailure && exit != 0
 }
 
-// lastRun bounds the runs of a container.
-const lastRun = 3
-
 func (m *model) podSteps(s *state, p int) {
 	pod := &s.Pod[p]
 	switch pod.Now.State {
@@ -33,7 +30,7 @@ func (m *model) podSteps(s *state, p int) {
 	case running:
 		m.runningSteps(s, p)
 	case terminated:
-		if m.restarts(pod.Now.Exit) && pod.Run < lastRun {
+		if m.restarts(pod.Now.Exit) && pod.Run < m.Restarts {
 			m.do(s, label{Kind: restarts, Who: p}, func(n *state) bool { return m.restart(n, p) })
 		}
 	}
@@ -104,7 +101,7 @@ func (m *model) restart(s *state, p int) bool {
 
 // restartSidecar: the agent's own container restarts; the work runs on in its.
 func (m *model) restartSidecar(s *state, p int) bool {
-	if s.Pod[p].Run == lastRun {
+	if s.Pod[p].Run == m.Restarts {
 		return false
 	}
 	s.Pod[p].Run++

@@ -20,6 +20,7 @@ const (
 	bornClosed
 	oneStartPerToken
 	onlyOutlivedIsReleased
+	onlyOwnContainer
 	sidecarOutlivesNobody
 	trustFromRequest
 	trustNeedsConfirm
@@ -53,6 +54,7 @@ func (r rule) String() string {
 		bornClosed:             "a Lease is created open",
 		oneStartPerToken:       "another nonce under one's own name is taken for one's own",
 		onlyOutlivedIsReleased: "another nonce's term is released unchecked",
+		onlyOwnContainer:       "an earlier start in another container is released",
 		sidecarOutlivesNobody:  "a restarted sidecar releases, though the work runs on",
 		trustFromRequest:       "trust is counted from the reply",
 		trustNeedsConfirm:      "trust is counted from the observed grant",

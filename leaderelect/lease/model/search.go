@@ -3,16 +3,12 @@
 
 package model
 
-import (
-	"hash/maphash"
-	"time"
-)
+import "hash/maphash"
 
 // result is what a search found.
 type result struct {
 	States int
 	Depth  int
-	Took   time.Duration
 	// Steps counts the steps of each kind.
 	Steps [kinds]int
 	// Broken is the first broken invariant, and Trace a shortest way to it.
@@ -34,42 +30,55 @@ type moment struct {
 // other in every run.
 type search struct {
 	*model
-	seed   maphash.Seed
 	seen   set
 	parent []uint32
 	via    []uint32
 	next   []state
 	from   uint32
+	limit  int
 	result result
+	// found, if set, is told of every new state.
+	found func(state)
 }
 
-// run searches a configuration.
-//
-// limit, if not zero, ends the search after that many states.
+// run searches a configuration. limit, if not zero, ends the search after that
+// many states.
 func run(c Config, limit int) result {
-	r := &search{model: newModel(c), seed: maphash.MakeSeed()}
+	r := newSearch(c, maphash.MakeSeed())
+	r.limit = limit
+	return r.explore()
+}
+
+func newSearch(c Config, seed maphash.Seed) *search {
+	r := &search{model: newModel(c, seed)}
 	r.emit = r.visit
-	began := time.Now()
+	return r
+}
+
+func (r *search) explore() result {
 	first := r.initial()
 	r.visit(label{Kind: begins}, &first)
-	for base := 0; len(r.next) > 0 && r.result.Broken == holds && !r.full(limit); {
+	for base := 0; len(r.next) > 0 && !r.over(); {
 		level := r.next
 		r.next = nil
 		for i := range level {
 			r.from = uint32(base + i)
 			r.steps(&level[i])
-			if r.result.Broken != holds || r.full(limit) {
+			if r.over() {
 				break
 			}
 		}
 		base += len(level)
 		r.result.Depth++
 	}
-	r.result.States, r.result.Took = len(r.via), time.Since(began)
+	r.result.States = len(r.via)
 	return r.result
 }
 
-func (r *search) full(limit int) bool { return limit > 0 && len(r.via) >= limit }
+// over reports whether the search need not go on.
+func (r *search) over() bool {
+	return r.result.Broken != holds || (r.limit > 0 && len(r.via) >= r.limit)
+}
 
 // visit takes a state that a step led to.
 func (r *search) visit(l label, s *state) {
@@ -87,6 +96,9 @@ func (r *search) visit(l label, s *state) {
 	}
 	r.parent, r.via = append(r.parent, r.from), append(r.via, l.pack())
 	r.next = append(r.next, *s)
+	if r.found != nil {
+		r.found(*s)
+	}
 	if broken != holds {
 		r.result.Broken = broken
 		r.result.Trace = r.trace(uint32(len(r.via) - 1))
@@ -118,6 +130,20 @@ func (s *set) add(hash uint64) bool {
 			return true
 		}
 	}
+}
+
+// has reports whether the hash was added.
+func (s *set) has(hash uint64) bool {
+	if hash == 0 {
+		hash = 1
+	}
+	mask := uint64(len(s.slots) - 1)
+	for i := hash & mask; s.slots[i] != 0; i = (i + 1) & mask {
+		if s.slots[i] == hash {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *set) grow() {

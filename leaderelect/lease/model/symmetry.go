@@ -3,6 +3,11 @@
 
 package model
 
+import (
+	"bytes"
+	"hash/maphash"
+)
+
 // Two states that differ only in which controller, or which pod, is called the
 // first are as good as one. simplify turns them so that they are one; a trace
 // turns them back.
@@ -14,14 +19,33 @@ func (t turned) then(u turned) turned {
 	return turned{t.controllers != u.controllers, t.pods != u.pods}
 }
 
-// turn brings a state into the order in which it is kept.
+// turn brings a state into the order in which it is kept: the pod that the
+// newest grant names comes first. Where none is named, the smaller hash wins.
+// A second agent is only ever started in the first pod, which is then not like
+// the second.
 func (m *model) turn(s *state) {
-	m.turned = turned{
-		// A second agent is only ever started in the first pod.
-		pods:        m.Budget.Execs == 0 && s.Lease.Grantee == podTwo,
-		controllers: s.Observer[1].before(&s.Observer[0]),
+	m.turned = turned{}
+	if m.Budget.Execs == 0 {
+		m.turned.pods = s.Lease.Grantee == podTwo
 	}
 	s.turn(m.turned)
+	m.turned.controllers = s.orderControllers()
+	if m.Budget.Execs > 0 || s.Lease.Grantee != nobody {
+		return
+	}
+	t := *s
+	t.mirror()
+	swapped := t.orderControllers()
+	if maphash.Comparable(m.seed, t) < maphash.Comparable(m.seed, *s) {
+		*s = t
+		m.turned = m.turned.then(turned{controllers: swapped, pods: true})
+	}
+}
+
+func (s *state) orderControllers() bool {
+	swap := s.Observer[1].before(&s.Observer[0])
+	s.turn(turned{controllers: swap})
+	return swap
 }
 
 func (s *state) turn(t turned) {
@@ -33,19 +57,29 @@ func (s *state) turn(t turned) {
 	}
 }
 
-// before is an order of observers that does not depend on which pod is which.
+// before is an order of observers; which one does not matter.
 func (o *observer) before(p *observer) bool {
-	switch {
-	case o.Age != p.Age:
+	if o.Age != p.Age {
 		return o.Age < p.Age
-	case o.View.RV != p.View.RV:
-		return o.View.RV < p.View.RV
-	case o.View.UID != p.View.UID:
-		return o.View.UID < p.View.UID
-	case o.View.Token != p.View.Token:
-		return o.View.Token < p.View.Token
 	}
-	return !o.Pod.Justified && p.Pod.Justified
+	a, b := o.key(), p.key()
+	return bytes.Compare(a[:], b[:]) < 0
+}
+
+func (o *observer) key() [24]byte {
+	v, w := &o.View, &o.Owner
+	return [...]byte{
+		v.UID, v.RV, v.Stamp, v.Token, v.Released, v.Holder, v.Grantee, v.Started, v.Duration, v.Longest, v.Configured,
+		v.Closed, v.Floor, digit(v.Deleting), digit(v.Finalizer), digit(v.SameTerm),
+		o.Pod.Pod, digit(o.Pod.Justified), digit(w.Read), w.Token, w.Holder, digit(w.Complete), w.Floor, 0,
+	}
+}
+
+func digit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // mirror lets the two pods change places.
