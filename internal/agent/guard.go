@@ -52,11 +52,9 @@ func (g *guard) run(ctx context.Context) {
 // look kills once per deadline. The lock is not held while killing.
 func (g *guard) look() {
 	g.mu.Lock()
-	due := !g.at.IsZero() && g.at.Reached(g.clock.Now())
+	due := !g.at.IsZero() && g.at.Reached(g.clock.Now()) // Or it is woken for an earlier deadline.
 	if due {
 		g.at = clock.Instant{}
-	} else {
-		g.alarm.Set(g.at) // It was woken for an earlier deadline.
 	}
 	g.mu.Unlock()
 	if due {
