@@ -44,6 +44,7 @@ func TestManagers(t *testing.T) {
 	t.Run("Outage", testOutage)
 	t.Run("Crash", testCrashes)
 	t.Run("TwoAtOnce", testTwoAtOnce)
+	t.Run("StoreRestored", testStoreRestored)
 }
 
 // TestChart installs Leasehold in the other way. It comes last.
