@@ -60,11 +60,22 @@ func (m *model) unfinalize(s *state, i int) bool {
 func (m *model) openLease(s *state, i int) bool {
 	v := s.Observer[i].View
 	a := m.ask(call{Function: callOpen, View: v})
-	knows := s.Owner.Holder == nobody || (v.open() && v.Grantee == s.Owner.Holder) || m.Without == carryUnfinished
-	if v.Closed != closedNew || a.Class != done || s.Owner.Complete || max(s.Owner.Token, s.Owner.Floor) > v.Token || !knows {
+	if v.Closed != closedNew || a.Class != done || s.Owner.Complete || !m.knows(v, s.Owner) {
 		return false
 	}
 	return m.commit(s, a.View, byManager)
+}
+
+// knows reports whether a Lease has the owner's newest token, and the holder of
+// its unfinished term.
+func (m *model) knows(v view, o owner) bool {
+	switch m.Without {
+	case openedAsKnown:
+		return true
+	case carryUnfinished:
+		return v.Token >= max(o.Token, o.Floor)
+	}
+	return v.Token >= max(o.Token, o.Floor) && (o.Holder == nobody || (v.open() && v.Grantee == o.Holder))
 }
 
 // ownerSteps: create a Lease that is not there, with what was known of it when

@@ -18,6 +18,7 @@ const (
 	wipedStaysHolders
 	finalizerUntilRecorded
 	bornClosed
+	openedAsKnown
 	oneStartPerToken
 	onlyOutlivedIsReleased
 	onlyOwnContainer
@@ -52,6 +53,7 @@ func (r rule) String() string {
 		wipedStaysHolders:      "under Forbid the holder of a wiped Lease is forgotten",
 		finalizerUntilRecorded: "the finalizer goes before the outcome is recorded",
 		bornClosed:             "a Lease is created open",
+		openedAsKnown:          "a new Lease is opened that knows less than its owner",
 		oneStartPerToken:       "another nonce under one's own name is taken for one's own",
 		onlyOutlivedIsReleased: "another nonce's term is released unchecked",
 		onlyOwnContainer:       "an earlier start in another container is released",

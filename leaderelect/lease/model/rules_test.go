@@ -25,6 +25,7 @@ var mutants = []struct {
 	{wipedStaysHolders, "foreign, Forbid", s6WorkNeverOverlaps},
 	{finalizerUntilRecorded, "deletion", s9CompletedStaysSo},
 	{bornClosed, "deletion", s2OneTrusted},
+	{openedAsKnown, "deletion", s2OneTrusted},
 	{oneStartPerToken, "restart", s8OneStartPerToken},
 	{onlyOutlivedIsReleased, "restart", s2OneTrusted},
 	{onlyOwnContainer, "second container", s2OneTrusted},
