@@ -34,6 +34,9 @@ import (
 type Options struct {
 	// AgentImage is the image with the agent, mounted into pods.
 	AgentImage string
+	// Restored is told when the store was put back to an older copy, after which
+	// caches must be built anew. May be nil.
+	Restored func(error)
 	// Clock drives deadlines and times; the real one by default.
 	Clock clock.WithTicker
 }
@@ -79,6 +82,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Client: mgr.GetClient(), Leases: leases, APIReader: mgr.GetAPIReader(),
 		Tracker: lapse.NewTracker(o.Clock), Clock: o.Clock,
 		Recorder: mgr.GetEventRecorder("leasehold-grant"), ClusterUID: string(system.UID),
+		Restored: o.Restored,
 	}
 	if err := g.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("grant controller: %w", err)

@@ -46,8 +46,10 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	}
 	if !isManaged(&l) { // Nor is one that was not found.
 		r.forgetLease(key)
+		r.versions.forget(key)
 		return o, nil
 	}
+	r.noteVersion(key, l.ResourceVersion)
 	o.Lease, o.Age = &l, r.observeLease(&l, begun)
 	o.Issuer = strings.Join([]string{r.ClusterUID, key.Namespace, key.Name}, "/")
 	o.Now = r.Clock.Now()

@@ -41,6 +41,11 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// ClusterUID is the UID of the kube-system namespace: who issues tokens.
 	ClusterUID string
+	// Restored is told when the store was put back to an older copy: what this
+	// process has cached may be of a future that never was. May be nil.
+	Restored func(error)
+
+	versions liveVersions
 }
 
 // retryConflict is when to look again after a lost race. The winner's write
@@ -55,7 +60,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	p := plan.Abandoned(observed.Pods)
 	if observed.Lease != nil {
-		p = plan.Decide(observed.Observed)
+		if p, err = r.decide(ctx, observed); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	for _, note := range p.Notes {
 		log.FromContext(ctx).V(4).Info("Planned", "note", note)

@@ -9,6 +9,7 @@ package manager
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 
@@ -74,7 +75,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("manager: %w", err)
 	}
-	if err := controllers.Setup(ctx, mgr, controllers.Options{AgentImage: o.AgentImage}); err != nil {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if err := controllers.Setup(ctx, mgr, controllers.Options{AgentImage: o.AgentImage, Restored: stop}); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -83,5 +86,11 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	if err := mgr.Start(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("stopped to build caches anew: %w", cause)
+	}
+	return nil
 }

@@ -60,6 +60,16 @@ type Plan struct {
 	Notes []string
 }
 
+// Grantee returns the pod that the plan grants the Lease to, nil if to none.
+func (p Plan) Grantee() *corev1.Pod {
+	for _, a := range p.Actions {
+		if u, ok := a.(UpdateLease); ok && u.Event.Reason == ReasonGranted {
+			return u.Event.Pod
+		}
+	}
+	return nil
+}
+
 // Action is one write.
 type Action interface{ action() }
 
