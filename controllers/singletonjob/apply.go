@@ -53,6 +53,8 @@ func (a *applier) do(ctx context.Context, action plan.Action) error {
 		return a.createLease(ctx)
 	case plan.UpdateLease:
 		return a.updateLease(ctx, action)
+	case plan.ProveLease:
+		return a.proveLease(ctx, action)
 	case plan.RemoveLeaseFinalizer:
 		return a.removeLeaseFinalizer(ctx, action.Lease)
 	case plan.DeleteLease:
@@ -146,6 +148,26 @@ func (a *applier) updateLease(ctx context.Context, u plan.UpdateLease) error {
 		}
 	}
 	return changed(a.Client.Update(ctx, u.Lease.DeepCopy()), "update lease")
+}
+
+// proveLease compares a new Lease with live reads made after it, and lets it
+// stand only if it knows as much of earlier terms: its create may have been
+// judged before terms that another Lease of that name has had since.
+func (a *applier) proveLease(ctx context.Context, u plan.ProveLease) error {
+	job, err := a.live(ctx)
+	if err != nil {
+		return err
+	}
+	pods, err := podsOf(ctx, a.APIReader, job)
+	switch {
+	case err != nil:
+		return err
+	case plan.Knows(u.Seen, job, pods):
+		return a.updateLease(ctx, plan.UpdateLease{Lease: u.Lease, Opens: u.Opens})
+	case u.Seen.DeletionTimestamp == nil:
+		return gone(a.Client.Delete(ctx, u.Seen.DeepCopy(), sameVersion(u.Seen)), "delete a new lease that knows too little")
+	}
+	return a.removeLeaseFinalizer(ctx, u.Seen)
 }
 
 func (a *applier) removeLeaseFinalizer(ctx context.Context, l *coordinationv1.Lease) error {

@@ -123,7 +123,7 @@ func TestPodFromStaleViewIsDeleted(t *testing.T) {
 	w.wantPods("work-0")
 }
 
-func TestLeaseFromStaleViewStaysClosed(t *testing.T) {
+func TestLeaseFromStaleViewIsNeverOpened(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create(toCompletion(corev1.RestartPolicyNever))
@@ -153,11 +153,37 @@ func TestLeaseFromStaleViewStaysClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r := w.record(); r.Closed == "" {
+	if w.exists(&coordinationv1.Lease{}, w.name) && w.record().Closed == "" {
 		t.Error("the lease of a completed job is open")
 	}
 	w.settle()
 	w.wantPods()
+}
+
+// A create that was judged before the newest terms may land after the Lease
+// that knew of them has vanished.
+func TestLeaseThatKnowsTooLittleIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(nil)
+	w.settle()
+	w.hold("work-0")
+	w.settle()
+	before, l := w.record(), w.lease()
+	l.Finalizers = nil
+	w.must(api.Update(t.Context(), l))
+	w.must(api.Delete(t.Context(), l))
+	late := lease.New(metav1.ObjectMeta{Namespace: w.ns, Name: w.name, OwnerReferences: []metav1.OwnerReference{*ownerReference(w.job())}},
+		lease.Config{Duration: 15 * time.Second, RenewInterval: 5 * time.Second, OverlapPolicy: v1alpha1.OverlapFence, RenewedBy: v1alpha1.RenewedByAgent}, lease.Carry{})
+	w.must(api.Create(t.Context(), late))
+	w.settle()
+	if r := w.record(); !r.Open() || r.GrantHolder != before.GrantHolder || r.Token < before.Token || r.Closed != "" {
+		t.Errorf("the lease says holder %q, token %d, open %t, closed %q; want the term of %s with token %d carried over",
+			r.GrantHolder, r.Token, r.Open(), r.Closed, before.GrantHolder, before.Token)
+	}
+	if h := w.job().Status.Holder; h == nil || lease.Holder(h.Pod, string(h.UID)) != before.GrantHolder {
+		t.Errorf("status forgot the holder: %v", h)
+	}
 }
 
 func TestStaleReservationMakesNoPod(t *testing.T) {

@@ -229,6 +229,8 @@ func renderAction(a Action) string {
 		return fmt.Sprintf("delete %s same=%t", a.Pod.Name, a.SameVersion)
 	case RemovePodFinalizer:
 		return "release " + a.Pod.Name
+	case ProveLease:
+		return fmt.Sprintf("prove lease closed=%q opens=%t", a.Lease.Annotations[v1alpha1.AnnotationClosed], a.Opens)
 	case UpdateLease:
 		annotations := a.Lease.Annotations
 		return fmt.Sprintf("update lease closed=%q end=%q floor=%s opens=%t", annotations[v1alpha1.AnnotationClosed],

@@ -29,6 +29,10 @@ const (
 	foreign
 	// invalid: ours, but it cannot be understood.
 	invalid
+	// unproven: ours and new. Its create may have been judged long before it
+	// arrived, so it may know less of earlier terms than the job does: nothing
+	// is learned from it until it was compared with a live reading.
+	unproven
 )
 
 // planner holds one observation and the plan that grows from it.
@@ -87,6 +91,8 @@ func (p *planner) lookAtLease() {
 		p.standing = ours
 		if p.record, p.parseErr = lease.Parse(l); p.parseErr != nil {
 			p.standing = invalid
+		} else if p.record.Closed == v1alpha1.ClosedNew {
+			p.standing, p.record = unproven, lease.Record{}
 		}
 	}
 }
@@ -114,11 +120,14 @@ func (p *planner) termsKnown() bool {
 	switch p.standing {
 	case ours:
 		return true
-	case absent, foreign:
+	case absent, foreign, unproven:
 		return p.deleting() || p.finished()
 	}
 	return false
 }
+
+// gone reports whether no Lease knows the job's terms.
+func (p *planner) gone() bool { return p.standing == absent || p.standing == unproven }
 
 func (p *planner) deleting() bool  { return p.Job.DeletionTimestamp != nil }
 func (p *planner) finished() bool  { return p.complete || p.failed }

@@ -131,6 +131,8 @@ func (m *model) check(o Observed, p Plan) {
 			}
 		case UpdateLease:
 			m.checkUpdate(o, a, after, over)
+		case ProveLease:
+			m.checkUpdate(o, UpdateLease{a.Lease, a.Opens}, after, over)
 		case CreatePod:
 			if !slices.Contains(after.ActiveOrdinals, a.Ordinal) || a.Ordinal >= after.NextOrdinal || over {
 				m.Fatalf("pod %d is not reserved in %+v", a.Ordinal, after)
@@ -212,6 +214,8 @@ func (m *model) act(w *work, a Action) bool {
 		return m.actOnJob(w, a)
 	case CreateLease:
 		return m.createLease()
+	case ProveLease:
+		return m.proveLease(a)
 	case UpdateLease, RemoveLeaseFinalizer, DeleteLease:
 		return m.actOnLease(a)
 	case CreatePod:
@@ -272,6 +276,19 @@ func (m *model) createLease() bool {
 		{Kind: "SingletonJob", Name: "j", UID: m.job.UID, Controller: ptr.To(true)}}}, LeaseConfig(m.job, m.job.Status.TokenFloor), carry)
 	m.touch(m.lease)
 	return true
+}
+
+func (m *model) proveLease(a ProveLease) bool {
+	o := m.observe(nil)
+	switch {
+	case m.job == nil:
+		return false
+	case Knows(a.Seen, o.Job, o.Pods):
+		return m.actOnLease(UpdateLease{a.Lease, a.Opens})
+	case a.Seen.DeletionTimestamp == nil:
+		return m.actOnLease(DeleteLease{a.Seen})
+	}
+	return m.actOnLease(RemoveLeaseFinalizer{a.Seen})
 }
 
 func (m *model) actOnLease(a Action) bool {

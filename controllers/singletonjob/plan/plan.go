@@ -49,6 +49,8 @@ func (p *planner) planLease() {
 	switch {
 	case p.standing == absent && !p.deleting() && !p.finished():
 		p.act("the job has no Lease", CreateLease{})
+	case p.standing == unproven:
+		p.proveLease()
 	case p.standing != ours:
 	case p.Lease.DeletionTimestamp != nil && !p.record.Open():
 		if slices.Contains(p.Lease.Finalizers, v1alpha1.FinalizerLease) {
@@ -59,6 +61,20 @@ func (p *planner) planLease() {
 	default:
 		p.updateLease()
 	}
+}
+
+// proveLease opens a new Lease, or closes it for a better reason, once it has
+// been compared with what is known of earlier terms.
+func (p *planner) proveLease() {
+	l := p.Lease.DeepCopy()
+	LeaseConfig(p.Job, p.status.TokenFloor).Write(l)
+	want := p.closed()
+	closed, err := lease.Observation{Lease: l}.SetClosed(want)
+	if err != nil {
+		p.plan.Notes = append(p.plan.Notes, "the configuration is refused: "+err.Error())
+		return
+	}
+	p.act("a new Lease is compared with what is known of earlier terms", ProveLease{Seen: p.Lease, Lease: closed, Opens: want == ""})
 }
 
 // closedForGood reports whether nothing can be granted while the Lease is being

@@ -46,9 +46,17 @@ func TestActions(t *testing.T) {
 		"without a Lease there are no pods": {
 			scene: newScene(), want: []string{"CreateLease"}, held: "False/NeverGranted",
 		},
-		"a new Lease is opened, a pod reserved and made": {
-			scene:    newScene().withLease().closed(v1alpha1.ClosedNew),
-			want:     []string{`update lease closed="" end="" floor=0 opens=true`, "create 0 gated=true"},
+		"a new Lease is compared with what is known, before anything rests on it": {
+			scene: newScene().withLease().closed(v1alpha1.ClosedNew),
+			want:  []string{`prove lease closed="" opens=true`}, held: "False/NeverGranted",
+		},
+		"so is one of a suspended job": {
+			scene: newScene(suspend).withLease().closed(v1alpha1.ClosedNew),
+			want:  []string{`prove lease closed="Suspended" opens=false`}, held: "False/Suspended", events: "Suspended",
+		},
+		"an open Lease: a pod is reserved and made": {
+			scene:    newScene().withLease(),
+			want:     []string{"create 0 gated=true"},
 			ordinals: []int32{0}, held: "False/NeverGranted",
 		},
 		"access comes before pods": {

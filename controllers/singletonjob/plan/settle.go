@@ -33,7 +33,7 @@ func (p *planner) noticeSuccess() {
 		return
 	}
 	closed := p.standing == ours && p.record.Closed == v1alpha1.ClosedCompleted
-	unreported := runsToCompletion(p.Job) && (p.standing == ours || p.standing == absent) &&
+	unreported := runsToCompletion(p.Job) && (p.standing == ours || p.gone()) &&
 		!p.record.Open() && slices.ContainsFunc(p.Pods, hasSucceeded)
 	p.complete = closed || unreported
 }

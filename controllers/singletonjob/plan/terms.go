@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,7 @@ func (p *planner) recordTerms() {
 		p.recordHolder()
 		p.recordReleased()
 		p.recordPods()
-	case p.standing == absent:
+	case p.gone():
 		p.recordProvenDead()
 	}
 	slices.SortStableFunc(p.status.History, func(a, b v1alpha1.TermStatus) int { return cmp.Compare(b.Token, a.Token) })
@@ -100,7 +101,7 @@ func (p *planner) outcome(token int64, name string, uid types.UID) v1alpha1.Outc
 		return r.Outcome
 	}
 	each := p.podOf(uid)
-	if p.standing != absent || each == nil {
+	if !p.gone() || each == nil {
 		return v1alpha1.OutcomeUnknown
 	}
 	switch proof := death.Judge(each.Pod, lease.StartedUnknown); {
@@ -202,6 +203,18 @@ func CarryOf(job *v1alpha1.SingletonJob, pods []*corev1.Pod) (_ lease.Carry, ok 
 		carry.Holder = lease.Holder(t.pod, string(t.uid))
 	}
 	return carry, true
+}
+
+// Knows reports whether a new Lease knows as much of earlier terms as live reads
+// of the job and its pods show: the newest token, and the holder of a term that
+// is unfinished.
+func Knows(l *coordinationv1.Lease, job *v1alpha1.SingletonJob, pods []*corev1.Pod) bool {
+	carry, ok := CarryOf(job, pods)
+	r, err := lease.Parse(l)
+	if !ok || err != nil || r.Token < carry.Token {
+		return false
+	}
+	return carry.Holder == "" || (r.Open() && r.GrantHolder == carry.Holder)
 }
 
 // hasSucceeded reports whether a pod's work has run and succeeded. Only a

@@ -87,6 +87,15 @@ type UpdateLease struct {
 	Opens bool
 }
 
+// ProveLease writes a new Lease if, by live reads, it knows as much of earlier
+// terms as the job and its pods do, and removes it otherwise.
+type ProveLease struct {
+	Seen  *coordinationv1.Lease
+	Lease *coordinationv1.Lease
+	// Opens: as in UpdateLease.
+	Opens bool
+}
+
 // RemoveLeaseFinalizer lets a deleted Lease go, at the version seen.
 type RemoveLeaseFinalizer struct{ Lease *coordinationv1.Lease }
 
@@ -117,6 +126,7 @@ type RemovePodFinalizer struct{ Pod *corev1.Pod }
 func (AddJobFinalizer) action()      {}
 func (RemoveJobFinalizer) action()   {}
 func (CreateLease) action()          {}
+func (ProveLease) action()           {}
 func (UpdateLease) action()          {}
 func (RemoveLeaseFinalizer) action() {}
 func (DeleteLease) action()          {}
