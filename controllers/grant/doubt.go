@@ -37,7 +37,7 @@ func (r *Reconciler) decide(ctx context.Context, o *observation) (plan.Plan, err
 		}
 		o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), func(other *corev1.Pod) bool { return other.UID == pod.UID })
 		if o.Holder != nil && o.Holder.UID == pod.UID {
-			o.Holder = nil
+			o.HolderReadLate = true // Its end is proven; it is only no candidate.
 		}
 	}
 }

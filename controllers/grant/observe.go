@@ -125,14 +125,7 @@ func (r *Reconciler) readHolder(ctx context.Context, o *observation, name, uid s
 // is being deleted.
 func (r *Reconciler) observeVouching(ctx context.Context, o *observation, record lease.Record) error {
 	pod := o.Holder
-	if pod.DeletionTimestamp == nil {
-		return nil
-	}
-	if g := pod.DeletionGracePeriodSeconds; g != nil && *g == 0 {
-		// The age starts at the first sight; a nanosecond tells that from "not".
-		o.ForceDeletedFor = r.Tracker.Observe(podSubject(pod.UID, podForced), "deleted", "1", r.Tracker.Now()) + 1
-	}
-	if record.Config.OverlapPolicy != v1alpha1.OverlapForbid || pod.Spec.NodeName == "" {
+	if record.Config.OverlapPolicy != v1alpha1.OverlapForbid || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
 		return nil
 	}
 	var node corev1.Node
@@ -142,5 +135,9 @@ func (r *Reconciler) observeVouching(ctx context.Context, o *observation, record
 	o.NodeOutOfService = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeOutOfService
 	})
+	if plan.ForceDeleted(pod) {
+		// The age starts at the first sight; a nanosecond tells that from "not".
+		o.ForceDeletedFor = r.Tracker.Observe(podSubject(pod.UID, podForced), "deleted", "1", r.Tracker.Now()) + 1
+	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (f *feed) onPod() toolscache.ResourceEventHandler {
 			}
 		},
 		func(pod *corev1.Pod) {
-			for _, what := range []string{podReady, podWasReady, podForced, podRefused} {
+			for _, what := range []string{podReady, podWasReady, podForced, podRefused, podEnding} {
 				f.r.Tracker.Forget(podSubject(pod.UID, what))
 			}
 		})

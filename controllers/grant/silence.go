@@ -69,6 +69,11 @@ func (r *Reconciler) observePod(o *observation, pod *corev1.Pod, begun time.Time
 		return
 	}
 	r.Tracker.Observe(podSubject(pod.UID, podReady), value, pod.ResourceVersion, begun)
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		// It will not become ready any more: from now on that is silence too, or
+		// a pod that ended during its start would hold the lease for ever.
+		r.hear(o, podSubject(pod.UID, podEnding), "yes", "1", begun)
+	}
 }
 
 func readiness(pod *corev1.Pod) string {
@@ -108,6 +113,7 @@ func (r *Reconciler) forgetLease(key types.NamespacedName) {
 const (
 	podReady    = "ready"     // The Ready condition.
 	podWasReady = "was-ready" // Known once the pod has been ready.
+	podEnding   = "ending"    // Known once it was seen deleted or ended, under Kubelet.
 	podForced   = "forced"    // Known once it was seen deleted without grace.
 	podRefused  = "refused"   // Known once its eviction was refused.
 )

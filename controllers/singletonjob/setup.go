@@ -4,16 +4,31 @@
 package singletonjob
 
 import (
+	"time"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"leasehold.dev/api/v1alpha1"
+)
+
+const (
+	workers = 4
+	// reconcileTimeout ends a look whose request hangs.
+	reconcileTimeout = 20 * time.Second
+	// A refused write may be retried by nothing but the back-off: a quota that
+	// was raised, an API server that is back.
+	leastBackoff = 5 * time.Millisecond
+	mostBackoff  = 15 * time.Second
 )
 
 // SetupWithManager registers the controller. Renewals wake nobody. What is not
@@ -22,6 +37,11 @@ import (
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("singletonjob").
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			ReconciliationTimeout:   reconcileTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](leastBackoff, mostBackoff),
+		}).
 		For(&v1alpha1.SingletonJob{}).
 		Owns(&coordinationv1.Lease{}, builder.WithPredicates(actedOn)).
 		Owns(&corev1.Pod{}).

@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asWork {
 		os.Exit(workUnderTest(os.Args[2], os.Args[3:]))
 	}
+	// A signal that this process catches is back at its default in the agents
+	// that it starts, even where it was itself started to ignore it (nohup).
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := m.Run()
 	stopControlPlane()
 	os.Exit(code)

@@ -5,7 +5,10 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"leasehold.dev/leaderelect/lease"
 	"leasehold.dev/leaderelect/lease/death"
@@ -52,6 +55,25 @@ func (d decider) silentFor() time.Duration {
 }
 
 func (d decider) lapsed() bool { return d.silentFor() >= d.r.Longest }
+
+// ForceDeleted reports whether somebody asked for the pod's deletion with a
+// grace period of zero. A pod that has no grace anyway is deleted so by
+// everybody, this controller included, and pod garbage collection does it to
+// pods of a Node object that is gone: neither is anybody's word.
+func ForceDeleted(pod *corev1.Pod) bool {
+	if g := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp == nil || g == nil || *g != 0 {
+		return false
+	}
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil && *own == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == reasonDeletionByPodGC
+	})
+}
+
+// reasonDeletionByPodGC is what pod garbage collection writes before it deletes.
+const reasonDeletionByPodGC = "DeletionByPodGC"
 
 // vouched says by what an operator has vouched for the end of the holder. Nobody
 // can vouch for the end of one that is still heard of.

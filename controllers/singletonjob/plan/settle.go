@@ -34,7 +34,7 @@ func (p *planner) noticeSuccess() {
 	}
 	closed := p.standing == ours && p.record.Closed == v1alpha1.ClosedCompleted
 	unreported := runsToCompletion(p.Job) && (p.standing == ours || p.gone()) &&
-		!p.record.Open() && slices.ContainsFunc(p.Pods, hasSucceeded)
+		!p.record.Open() && succeededUnreported(p.status.History, p.Pods)
 	p.complete = closed || unreported
 }
 

@@ -194,7 +194,7 @@ func newestTerm(job *v1alpha1.SingletonJob, pods []*corev1.Pod) term {
 // live reads of the job and its pods. ok is false where no Lease may be made:
 // the pods show a success that is not on record yet.
 func CarryOf(job *v1alpha1.SingletonJob, pods []*corev1.Pod) (_ lease.Carry, ok bool) {
-	if runsToCompletion(job) && slices.ContainsFunc(pods, hasSucceeded) {
+	if runsToCompletion(job) && succeededUnreported(job.Status.History, pods) {
 		return lease.Carry{}, false
 	}
 	t := newestTerm(job, pods)
@@ -215,6 +215,17 @@ func Knows(l *coordinationv1.Lease, job *v1alpha1.SingletonJob, pods []*corev1.P
 		return false
 	}
 	return carry.Holder == "" || (r.Open() && r.GrantHolder == carry.Holder)
+}
+
+// succeededUnreported reports whether a pod shows a success that its Lease could
+// not take in. Work that was asked to stop, and ended with status 0 for that, is
+// not done: its agent has said so on the Lease.
+func succeededUnreported(history []v1alpha1.TermStatus, pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return hasSucceeded(p) && !slices.ContainsFunc(history, func(t v1alpha1.TermStatus) bool {
+			return t.UID == p.UID && t.Token >= tokenOf(p) && t.Reason == string(v1alpha1.OutcomeStopped)
+		})
+	})
 }
 
 // hasSucceeded reports whether a pod's work has run and succeeded. Only a
