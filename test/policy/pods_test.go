@@ -104,6 +104,8 @@ func (w *world) podIn(t *testing.T, s podState) *corev1.Pod {
 // podSteps must pass.
 var podSteps = []podAttempt{
 	{name: "creates a candidate", actors: []actor{manager, user}, state: noPod, write: createPod},
+	{name: "creates a job's pod", actors: []actor{manager, breakGlass}, state: noPod, change: ownedByJob, write: createPod},
+	{name: "creates a pod of something else", actors: []actor{user}, state: noPod, change: ownedBy("batch/v1"), write: createPod},
 	{name: "stamps the token and opens the gate", actors: []actor{manager, breakGlass}, state: gated, write: grantPod},
 	{name: "raises the token", actors: []actor{manager, breakGlass}, state: leader, change: podAnnotation(tokenKey, "1000")},
 	{name: "stamps a warm pod", actors: []actor{manager}, state: plain, change: podAnnotation(tokenKey, "9")},
@@ -124,6 +126,17 @@ var podSteps = []podAttempt{
 	{name: "deletes", actors: []actor{user, garbageCollector, namespaceController}, state: gated, write: deletePod},
 }
 
+var ownedByJob = ownedBy(v1alpha1.GroupVersion.String())
+
+// ownedBy makes something of that version the pod's controller.
+func ownedBy(version string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		yes := true
+		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{
+			APIVersion: version, Kind: "SomeKind", Name: "some", UID: "0b1a7c1e-9a1c-4f6e-8a39-6d2f6f1f0001", Controller: &yes})
+	}
+}
+
 // forgedPodSteps must be refused.
 var forgedPodSteps = []podAttempt{
 	{name: "creates one with a token", actors: []actor{user, holder, manager}, state: noPod,
@@ -132,6 +145,10 @@ var forgedPodSteps = []podAttempt{
 		change: podAnnotation(endedKey, "999"), write: createPod, refused: true},
 	{name: "creates one with a role", actors: []actor{user, manager}, state: noPod,
 		change: podLabel(roleKey, roleLeader), write: createPod, refused: true},
+
+	{name: "creates a job's pod", actors: []actor{user, holder, otherPod}, state: noPod, change: ownedByJob, write: createPod, refused: true},
+	{name: "gives a candidate to a job", actors: []actor{user, holder}, state: gated, change: ownedByJob, refused: true},
+	{name: "gives a plain pod to a job", actors: []actor{user}, state: plain, change: ownedByJob, refused: true},
 
 	{name: "opens the gate", actors: []actor{user, holder, otherPod}, state: gated, change: openGate, refused: true},
 	{name: "opens the gate by a patch", actors: []actor{user, holder}, state: gated, write: grantPod, refused: true},
