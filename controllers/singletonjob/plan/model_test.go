@@ -279,10 +279,11 @@ func (m *model) createLease() bool {
 }
 
 func (m *model) proveLease(a ProveLease) bool {
+	if m.job == nil {
+		return false
+	}
 	o := m.observe(nil)
 	switch {
-	case m.job == nil:
-		return false
 	case Knows(a.Seen, o.Job, o.Pods):
 		return m.actOnLease(UpdateLease{a.Lease, a.Opens})
 	case a.Seen.DeletionTimestamp == nil:
