@@ -120,7 +120,7 @@ func (p *planner) termsKnown() bool {
 	switch p.standing {
 	case ours:
 		return true
-	case absent, foreign, unproven:
+	case absent, foreign:
 		return p.deleting() || p.finished()
 	}
 	return false
