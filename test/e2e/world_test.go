@@ -39,16 +39,17 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	name := strings.ToLower(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:])
-	w := &world{T: t, suite: shared, began: time.Now(), loose: map[string]bool{},
-		ns: fmt.Sprintf("e2e-%s-%x", name, time.Now().UnixMilli()&0xfffff)}
-	if err := w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}); err != nil {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-" + name + "-"}}
+	if err := shared.Client.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
+	w := &world{T: t, suite: shared, began: time.Now(), loose: map[string]bool{}, ns: ns.Name}
 	t.Cleanup(w.remove)
 	w.seen = watchLeases(w)
 	t.Cleanup(w.judge)
-	// Pods cannot be made before the namespace's account is.
-	w.eventually(30*time.Second, "the default service account", func(ctx context.Context) error {
+	// Pods cannot be made before the namespace's account is; after an outage of
+	// the API server its controller has to come to lead again first.
+	w.eventually(3*time.Minute, "the default service account", func(ctx context.Context) error {
 		return w.Client.Get(ctx, w.key("default"), &corev1.ServiceAccount{})
 	})
 	return w
