@@ -6,7 +6,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
