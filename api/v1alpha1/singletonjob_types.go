@@ -132,8 +132,8 @@ type SingletonJobSpec struct {
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"` //nolint:kubeapilinter // as in batch/v1's Job
 
-	// backoffLimit is the number of failed runs after which a job that runs to
-	// completion is Failed; 6 by default.
+	// backoffLimit is how many failed runs a job that runs to completion may
+	// have; one more, and it is Failed. 6 by default.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +optional

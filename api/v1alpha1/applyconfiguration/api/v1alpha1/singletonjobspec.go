@@ -35,8 +35,8 @@ type SingletonJobSpecApplyConfiguration struct {
 	// suspend asks the holder to stop, and grants nothing until it is false
 	// again.
 	Suspend *bool `json:"suspend,omitempty"`
-	// backoffLimit is the number of failed runs after which a job that runs to
-	// completion is Failed; 6 by default.
+	// backoffLimit is how many failed runs a job that runs to completion may
+	// have; one more, and it is Failed. 6 by default.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 }
 
