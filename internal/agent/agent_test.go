@@ -23,9 +23,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"leasehold.dev/api/v1alpha1"
-	"leasehold.dev/internal/agent/clock"
-	"leasehold.dev/internal/agent/clock/clocktest"
-	"leasehold.dev/internal/agent/core"
+	"leasehold.dev/internal/holder/clock"
+	"leasehold.dev/internal/holder/clock/clocktest"
+	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/leaderelect/lease"
 )
 

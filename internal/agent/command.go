@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"leasehold.dev/api/v1alpha1"
-	"leasehold.dev/internal/agent/core"
+	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/internal/agent/work"
 )
 

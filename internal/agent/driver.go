@@ -13,9 +13,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"leasehold.dev/internal/agent/clock"
-	"leasehold.dev/internal/agent/core"
-	"leasehold.dev/internal/agent/leases"
+	"leasehold.dev/internal/holder/clock"
+	"leasehold.dev/internal/holder/core"
+	"leasehold.dev/internal/holder/leases"
 )
 
 // store is the API server's side of the one Lease.

@@ -6,7 +6,7 @@
 package agent
 
 import (
-	"leasehold.dev/internal/agent/core"
+	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/internal/agent/work"
 )
 

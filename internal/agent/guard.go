@@ -9,7 +9,7 @@ import (
 	"context"
 	"sync"
 
-	"leasehold.dev/internal/agent/clock"
+	"leasehold.dev/internal/holder/clock"
 )
 
 // guard kills at its deadline, on its own goroutine and alarm, whatever the

@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"leasehold.dev/internal/agent/clock"
-	"leasehold.dev/internal/agent/core"
-	"leasehold.dev/internal/agent/leases"
+	"leasehold.dev/internal/holder/clock"
+	"leasehold.dev/internal/holder/core"
+	"leasehold.dev/internal/holder/leases"
 	"leasehold.dev/internal/agent/work"
 	"leasehold.dev/leaderelect/lease"
 )

@@ -10,7 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"leasehold.dev/api/v1alpha1"
-	"leasehold.dev/internal/agent/clock"
+	"leasehold.dev/internal/holder/clock"
 	"leasehold.dev/leaderelect/lease"
 )
 

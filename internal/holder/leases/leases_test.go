@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"leasehold.dev/internal/agent/clock/clocktest"
-	"leasehold.dev/internal/agent/leases"
+	"leasehold.dev/internal/holder/clock/clocktest"
+	"leasehold.dev/internal/holder/leases"
 )
 
 const patience = 20 * time.Second

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"leasehold.dev/api/v1alpha1"
-	"leasehold.dev/internal/agent/core"
+	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/leaderelect/lease"
 )
 

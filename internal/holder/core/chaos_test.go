@@ -14,7 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"leasehold.dev/api/v1alpha1"
-	"leasehold.dev/internal/agent/core"
+	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/leaderelect/lease"
 )
 

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"leasehold.dev/internal/agent/clock"
+	"leasehold.dev/internal/holder/clock"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"leasehold.dev/internal/agent/clock"
+	"leasehold.dev/internal/holder/clock"
 )
 
 // Clock stands still until it is moved.

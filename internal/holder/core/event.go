@@ -9,7 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"leasehold.dev/internal/agent/clock"
+	"leasehold.dev/internal/holder/clock"
 )
 
 // Event is something that happened.

@@ -10,7 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"leasehold.dev/internal/agent/clock"
+	"leasehold.dev/internal/holder/clock"
 	"leasehold.dev/leaderelect/lease"
 )
 

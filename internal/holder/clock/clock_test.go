@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"leasehold.dev/internal/agent/clock"
+	"leasehold.dev/internal/holder/clock"
 )
 
 const patience = 20 * time.Second
