@@ -12,8 +12,8 @@ import (
 	"syscall"
 
 	"leasehold.dev/api/v1alpha1"
-	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/internal/agent/work"
+	"leasehold.dev/internal/holder/core"
 )
 
 // command is the worker that runs the user's command as a process.

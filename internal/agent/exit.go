@@ -6,8 +6,8 @@
 package agent
 
 import (
-	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/internal/agent/work"
+	"leasehold.dev/internal/holder/core"
 )
 
 // Exit statuses of "agent run". The command's own status is passed on, and

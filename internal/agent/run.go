@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"leasehold.dev/internal/agent/work"
 	"leasehold.dev/internal/holder/clock"
 	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/internal/holder/leases"
-	"leasehold.dev/internal/agent/work"
 	"leasehold.dev/leaderelect/lease"
 )
 
