@@ -8,6 +8,9 @@ const (
 	// LabelManaged marks, with the value "true", a Lease that Leasehold manages.
 	// A Lease without it is never written to, whatever its name.
 	LabelManaged = "leasehold.dev/managed"
+	// LabelCompeting marks, with the value "true", a Lease that candidates take
+	// themselves, without a controller. A Lease never has both labels.
+	LabelCompeting = "leasehold.dev/competing"
 	// LabelLease on a pod names the Lease that the pod asks for. The pod is
 	// then a candidate for it.
 	LabelLease = "leasehold.dev/lease"

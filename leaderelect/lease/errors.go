@@ -21,6 +21,9 @@ var (
 	ErrNotRecorded = errors.New("the token is not recorded by the lease's owner yet")
 	// ErrUnmanaged: the Lease is not one that Leasehold manages.
 	ErrUnmanaged = errors.New("lease is not managed by Leasehold")
+	// ErrManaged: the Lease is granted by Leasehold's manager; candidates do not
+	// take it themselves.
+	ErrManaged = errors.New("lease is granted by Leasehold's manager")
 	// ErrEnded: the Lease shows that the caller's term is over, or never was:
 	// another holder or token, a release, or no Lease. Stop the work.
 	ErrEnded = errors.New("the term has ended")

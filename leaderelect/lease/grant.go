@@ -250,6 +250,17 @@ func (o Observation) SetClosed(reason v1alpha1.Closed) (*coordinationv1.Lease, e
 	return l, nil
 }
 
+// held parses a Lease on which a holder acts: a managed or a competing one.
+func (o Observation) held() (Record, error) {
+	if o.Lease.Labels[v1alpha1.LabelCompeting] != "true" {
+		return o.managed()
+	}
+	if o.Lease.Labels[v1alpha1.LabelManaged] != "" {
+		return Record{}, ErrUnmanaged // Whoever wrote both meant neither.
+	}
+	return Parse(o.Lease)
+}
+
 func (o Observation) managed() (Record, error) {
 	if o.Lease.Labels[v1alpha1.LabelManaged] != "true" {
 		return Record{}, ErrUnmanaged

@@ -54,7 +54,7 @@ func (o Observation) Confirm(s Start, now time.Time) (*coordinationv1.Lease, err
 	if s.Nonce == "" || s.Nonce == StartedUnknown {
 		return nil, fmt.Errorf("nonce %q names no start of work", s.Nonce)
 	}
-	r, err := o.managed()
+	r, err := o.held()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (o Observation) Confirm(s Start, now time.Time) (*coordinationv1.Lease, err
 // Renew moves renewTime while holder, token and nonce are the caller's. It
 // never re-acquires.
 func (o Observation) Renew(s Start, now time.Time) (*coordinationv1.Lease, error) {
-	r, err := o.managed()
+	r, err := o.held()
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (o Observation) Renew(s Start, now time.Time) (*coordinationv1.Lease, error
 // also where spec was seized or wiped: the word of the holder itself ends its
 // term.
 func (o Observation) Release(s Start, outcome v1alpha1.Outcome) (*coordinationv1.Lease, error) {
-	r, err := o.managed()
+	r, err := o.held()
 	if err != nil {
 		return nil, err
 	}

@@ -56,16 +56,21 @@ type Ended struct {
 // Gone says that nothing of the work is left.
 type Gone struct{}
 
+// Measured is what the work's critical sections took, to go out with the next
+// renewal.
+type Measured struct{ P99 time.Duration }
+
 // Tick is the passing of time.
 type Tick struct{}
 
-func (Seen) event()    {}
-func (Reply) event()   {}
-func (Signal) event()  {}
-func (Started) event() {}
-func (Ended) event()   {}
-func (Gone) event()    {}
-func (Tick) event()    {}
+func (Seen) event()     {}
+func (Reply) event()    {}
+func (Signal) event()   {}
+func (Started) event()  {}
+func (Ended) event()    {}
+func (Gone) event()     {}
+func (Measured) event() {}
+func (Tick) event()     {}
 
 // Failure classifies the end of a request by what it says about the Lease.
 type Failure int
@@ -73,7 +78,7 @@ type Failure int
 const (
 	// None: the request succeeded.
 	None Failure = iota
-	// Conflict: the Lease was changed since; nothing was written.
+	// Conflict: the Lease was changed, or created, since; nothing was written.
 	Conflict
 	// Absent: there is no such Lease.
 	Absent
@@ -86,9 +91,11 @@ const (
 // Kind is a kind of request.
 type Kind string
 
-// Kinds of requests. All but Read are Updates.
+// Kinds of requests. All but Read and Create are Updates.
 const (
 	Read     Kind = "read"
+	Create   Kind = "create"
+	Take     Kind = "take"
 	Confirm  Kind = "confirm"
 	Renew    Kind = "renew"
 	Release  Kind = "release"
@@ -101,7 +108,7 @@ type Action interface{ action() }
 // Send begins a request; its end is a Reply. Never more than one is under way.
 type Send struct {
 	Kind Kind
-	// Lease to Update; nil for Read.
+	// Lease to Update or Create; nil for Read.
 	Lease *coordinationv1.Lease
 	// Timeout bounds the request.
 	Timeout time.Duration
@@ -114,7 +121,11 @@ type Announce struct{ Nonce string }
 type Start struct{ Claim Claim }
 
 // Forward sends a signal to the command's process group.
-type Forward struct{ Number syscall.Signal }
+type Forward struct {
+	Number syscall.Signal
+	// Cause is why the work has to stop; nil where the signal came from outside.
+	Cause error
+}
 
 // Kill ends everything of the work by force.
 type Kill struct{}

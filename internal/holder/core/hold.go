@@ -5,6 +5,7 @@ package core
 
 import (
 	"errors"
+	"strconv"
 	"syscall"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -60,13 +61,22 @@ func (m *Machine) hold() {
 	if t.lost == nil && !t.asked && m.known.record.EndRequested == t.start.Token {
 		t.again = true
 		m.say("the end of the term was requested; stopping the command")
-		m.ask(syscall.SIGTERM)
+		m.ask(syscall.SIGTERM, ErrEndRequested)
 	}
 	if t.lost == nil && m.renewAt().Reached(m.now) {
 		m.send(Renew, func(o lease.Observation) (*coordinationv1.Lease, error) {
-			return o.Renew(t.start, m.now.Time())
+			return m.measured(o.Renew(t.start, m.now.Time()))
 		})
 	}
+}
+
+// measured adds what the critical sections took to a renewal, which costs no
+// write of its own.
+func (m *Machine) measured(l *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
+	if err == nil && m.p99 > 0 {
+		l.Annotations[v1alpha1.AnnotationSectionP99] = strconv.FormatInt(max(m.p99.Milliseconds(), 1), 10)
+	}
+	return l, err
 }
 
 func (m *Machine) renewAt() clock.Instant {
@@ -99,21 +109,22 @@ func (m *Machine) lose(err error) {
 		return
 	}
 	t.lost = err
+	t.again = m.cfg.Loop && m.shutdown == 0
 	m.say("the term of token %d is lost: %v; stopping the command", t.start.Token, err)
 	m.force(m.now.Add(t.timing.Kill() - t.timing.Stop()))
 	if !t.stopping {
-		m.forward(syscall.SIGTERM)
+		m.forward(syscall.SIGTERM, err)
 	}
 }
 
 // ask begins an orderly stop: renewals go on while the work stops.
-func (m *Machine) ask(signal syscall.Signal) {
+func (m *Machine) ask(signal syscall.Signal, cause error) {
 	t := m.term
 	t.asked = true
 	if t.lost == nil {
 		m.force(m.now.Add(m.cfg.StopGrace))
 	}
-	m.forward(signal)
+	m.forward(signal, cause)
 }
 
 // force kills the work at that time, or before if that was decided already.
@@ -123,16 +134,16 @@ func (m *Machine) force(at clock.Instant) {
 }
 
 // forward sends a signal to the work, once the command has been started.
-func (m *Machine) forward(signal syscall.Signal) {
+func (m *Machine) forward(signal syscall.Signal, cause error) {
 	t := m.term
 	if signal == syscall.SIGTERM || signal == syscall.SIGINT {
 		t.stopping = true
 	}
 	if m.work == workStarting {
-		t.pending = append(t.pending, Forward{Number: signal})
+		t.pending = append(t.pending, Forward{Number: signal, Cause: cause})
 		return
 	}
-	m.emit(Forward{Number: signal})
+	m.emit(Forward{Number: signal, Cause: cause})
 }
 
 func (m *Machine) kill() {
@@ -156,11 +167,11 @@ func (m *Machine) signal(n syscall.Signal) {
 		return
 	}
 	if !ends {
-		m.forward(n)
+		m.forward(n, nil)
 		return
 	}
 	m.shutDown(n)
-	m.ask(n)
+	m.ask(n, nil)
 }
 
 func (m *Machine) shutDown(n syscall.Signal) {

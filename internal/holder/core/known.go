@@ -25,6 +25,10 @@ type known struct {
 	// when the machine learnt it.
 	version string
 	since   clock.Instant
+	// print covers the term's fields, and changed is when they were first seen
+	// so. A restored store begins anew.
+	print   string
+	changed clock.Instant
 	// restored is set when the store was seen to have gone back.
 	restored error
 }
@@ -78,7 +82,15 @@ func (m *Machine) see(ev Seen) {
 		}
 	}
 	record, err := lease.Parse(ev.Lease)
-	*k = known{lease: ev.Lease, record: record, err: err, version: version, since: m.now, restored: k.restored}
+	print, changed := lease.Fingerprint(ev.Lease), k.changed
+	if print != k.print || older(version, k.version) != no {
+		changed = m.now
+	}
+	*k = known{lease: ev.Lease, record: record, err: err, version: version, since: m.now, restored: k.restored,
+		print: print, changed: changed}
+	if err == nil {
+		m.remember(record)
+	}
 	if err != nil {
 		m.say("the Lease cannot be understood, and nothing is done on it until it can: %v", err)
 	}

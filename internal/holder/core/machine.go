@@ -38,6 +38,11 @@ type Config struct {
 	// ReleaseTimeout is how long a release is tried where giving up loses
 	// nothing but time: the work did not succeed, or the agent was told to stop.
 	ReleaseTimeout time.Duration
+	// Compete makes the machine take the Lease itself; nil: it waits to be
+	// granted it.
+	Compete *Compete
+	// Loop makes the machine wait for the next term also after a lost one.
+	Loop bool
 }
 
 // goneTimeout is how long killed processes may take to vanish.
@@ -54,8 +59,13 @@ type Machine struct {
 	out []Action
 
 	known known
-	term  *term
-	work  workState
+	// taking is the attempt to take the Lease, between terms.
+	taking *taking
+	// memory is what was known of a Lease that may be gone.
+	memory lease.Carry
+	term   *term
+	work   workState
+	p99    time.Duration
 	// used is the greatest token that work of this process was started with.
 	used int64
 	// shutdown is the exit status of an agent whose work never began, once it
@@ -112,6 +122,9 @@ func (m *Machine) NextWake() clock.Instant {
 	if t := m.term; t != nil {
 		at = clock.Earlier(at, m.termWake(t))
 	}
+	if m.term == nil && m.cfg.Compete != nil {
+		at = clock.Earlier(at, m.competeWake())
+	}
 	if m.request == nil && !m.retryAt.Reached(m.now) {
 		at = clock.Earlier(at, m.retryAt)
 	}
@@ -132,6 +145,8 @@ func (m *Machine) take(ev Event) {
 		m.ended(ev.Code)
 	case Gone:
 		m.gone()
+	case Measured:
+		m.p99 = ev.P99
 	}
 }
 
@@ -171,8 +186,11 @@ func (m *Machine) exit(code int) {
 }
 
 func (m *Machine) timing() lease.Timing {
-	if m.term != nil {
+	switch {
+	case m.term != nil:
 		return m.term.timing
+	case m.cfg.Compete != nil:
+		return m.cfg.Compete.Timing
 	}
 	return defaultTiming
 }
@@ -207,6 +225,7 @@ func (m *Machine) reply(ev Reply) {
 	switch {
 	case r == nil:
 		return // Not ours: nothing is under way.
+	case m.rivalReply(r, ev):
 	case ev.Failure == Absent && r.kind == Read:
 		m.absent(r.sent)
 	case ev.Failure == Conflict && m.failures == 0:
@@ -230,7 +249,7 @@ func (m *Machine) succeeded(r *request, l *coordinationv1.Lease) {
 	}
 	m.failures, m.troubled = 0, false
 	m.see(Seen{Lease: l, Live: true, Asked: r.sent})
-	if r.kind == Confirm || r.kind == Renew {
+	if r.kind == Confirm || r.kind == Renew || r.kind == Take {
 		m.renewed(r.sent)
 	}
 }

@@ -25,7 +25,7 @@ func (m *Machine) finish(outcome v1alpha1.Outcome, code int) {
 	case t.again:
 	case t.lost != nil || (m.work == workNone && m.used != t.start.Token):
 		t.giveUpAt = m.now.Add(2 * t.timing.RequestTimeout())
-	case m.shutdown == 0 && outcome == v1alpha1.OutcomeSucceeded:
+	case m.shutdown == 0 && outcome == v1alpha1.OutcomeSucceeded && m.cfg.Compete == nil:
 	default:
 		t.giveUpAt = m.now.Add(m.cfg.ReleaseTimeout)
 	}
@@ -82,7 +82,7 @@ func (m *Machine) release() {
 	}
 	if !t.giveUpAt.IsZero() && t.giveUpAt.Reached(m.now) {
 		m.say("the release of token %d could not be made known", t.start.Token)
-		m.exit(unlessZero(t.code, CodeNoAPI))
+		m.exit(m.unreported(t))
 		return
 	}
 	m.send(Release, func(o lease.Observation) (*coordinationv1.Lease, error) {
@@ -90,9 +90,20 @@ func (m *Machine) release() {
 	})
 }
 
+// unreported is the status of work whose end could not be made known. Where no
+// controller would start it again for that, a success within its trusted term is
+// one.
+func (m *Machine) unreported(t *term) int {
+	if m.cfg.Compete != nil && t.lost == nil {
+		return t.code
+	}
+	return unlessZero(t.code, CodeNoAPI)
+}
+
 // conclude ends the agent, or waits for the next term.
 func (m *Machine) conclude(code int) {
 	again := m.term.again
+	m.pauseAfterEndRequest(m.term)
 	m.term = nil
 	if !again {
 		m.exit(code)

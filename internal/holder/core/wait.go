@@ -51,6 +51,10 @@ func (t *term) killAt() clock.Instant { return t.renewed.Add(t.timing.Kill()) }
 // wait looks for a grant to this agent.
 func (m *Machine) wait() {
 	m.known.restored = nil // No term depends on it; the newer state counts.
+	if m.cfg.Compete != nil {
+		m.compete()
+		return
+	}
 	granted := m.granted()
 	switch {
 	case granted:

@@ -88,6 +88,15 @@ func (c *Client) Update(ctx context.Context, l *coordinationv1.Lease, timeout ti
 	return out, c.forget(err)
 }
 
+// Create makes the Lease where there is none.
+func (c *Client) Create(ctx context.Context, l *coordinationv1.Lease, timeout time.Duration) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	out := &coordinationv1.Lease{}
+	err := c.rest.Post().Namespace(c.namespace).Resource(resource).Body(l).MaxRetries(0).Do(ctx).Into(out)
+	return out, c.forget(err)
+}
+
 // forget drops idle connections after an error that is no answer of the API
 // server: its peer may be dead, and the next request must not wait for it.
 func (c *Client) forget(err error) error {
