@@ -91,8 +91,10 @@ func (m *Machine) withdraw() {
 			t.giveUpAt = m.now.Add(m.cfg.ReleaseTimeout)
 		}
 		if !t.giveUpAt.Reached(m.now) {
-			m.readFirst = true
-			m.send(Read, nil)
+			if m.request == nil {
+				m.readFirst = true
+				m.send(Read, nil)
+			}
 			return
 		}
 	}

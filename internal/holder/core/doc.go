@@ -1,7 +1,8 @@
 // Copyright The Leasehold Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package core is the agent's decisions: a state machine that is told what
+// Package core is the decisions of a holder, the agent's and the Go library's: a
+// state machine that is told what
 // happened and when, and answers with what to do. It does no I/O and reads no
 // clock, so that a test or a simulator can drive it through every interleaving.
 //
@@ -13,6 +14,10 @@
 // Each step first looks at the deadlines, then takes in the event, then decides
 // from what is known now, not from what just changed: an event that comes twice,
 // late or never leads to the same decisions.
+//
+// A machine that competes (Compete) takes the Lease itself instead of waiting for
+// a grant: when it is released, or when it was seen unchanged for long enough.
+// Take grants and confirms at once; all that follows is the same.
 //
 // # What it keeps to
 //

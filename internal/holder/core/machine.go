@@ -131,6 +131,15 @@ func (m *Machine) NextWake() clock.Instant {
 	return at
 }
 
+// Trusted is until when the work that is running may rely on its term, unless it
+// is renewed; the zero Instant: there is no such work.
+func (m *Machine) Trusted() clock.Instant {
+	if !m.holding() {
+		return clock.Instant{}
+	}
+	return m.term.renewed.Add(m.term.timing.Trust())
+}
+
 func (m *Machine) take(ev Event) {
 	switch ev := ev.(type) {
 	case Seen:

@@ -14,6 +14,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/internal/holder/clock"
@@ -161,6 +162,11 @@ func (w *world) do(a core.Action) {
 func (w *world) apply() core.Reply {
 	r := w.request
 	switch {
+	case r.Kind == core.Create && w.lease == nil:
+		l := r.Lease.DeepCopy()
+		l.UID = types.UID("lease-uid-" + strconv.FormatInt(w.version, 10))
+		w.write(l)
+		return core.Reply{Lease: w.lease}
 	case w.lease == nil && r.Lease == nil:
 		return core.Reply{Failure: core.Absent, Err: errors.New("not found")}
 	case r.Lease == nil:
