@@ -64,36 +64,39 @@ func (m *Machine) see(ev Seen) {
 		m.seeDeleted(ev)
 		return
 	}
+	if m.outdated(ev) {
+		return
+	}
 	k := &m.known
-	version := ev.Lease.ResourceVersion
+	record, err := lease.Parse(ev.Lease)
+	next := known{lease: ev.Lease, record: record, err: err, version: ev.Lease.ResourceVersion, since: m.now,
+		restored: k.restored, print: lease.Fingerprint(ev.Lease), changed: k.changed}
+	if next.print != k.print || older(next.version, k.version) != no {
+		next.changed = m.now
+	}
+	*k = next
+	if err != nil {
+		m.say("the Lease cannot be understood, and nothing is done on it until it can: %v", err)
+		return
+	}
+	m.remember(record)
+}
+
+// outdated reports whether a look at the Lease shows nothing that is not known.
+// It notes a store that went back.
+func (m *Machine) outdated(ev Seen) bool {
+	k, version := &m.known, ev.Lease.ResourceVersion
 	switch older(version, k.version) {
 	case yes:
 		if !ev.Live || ev.Asked.Elapsed <= k.since.Elapsed {
-			return
+			return true
 		}
 		k.restored = fmt.Errorf("%w (resourceVersion %s after %s)", errRestored, version, k.version)
+		return false
 	case incomparable:
-		if k.version != "" && !ev.Live {
-			return
-		}
-	case no:
-		if version == k.version {
-			return
-		}
+		return k.version != "" && !ev.Live
 	}
-	record, err := lease.Parse(ev.Lease)
-	print, changed := lease.Fingerprint(ev.Lease), k.changed
-	if print != k.print || older(version, k.version) != no {
-		changed = m.now
-	}
-	*k = known{lease: ev.Lease, record: record, err: err, version: version, since: m.now, restored: k.restored,
-		print: print, changed: changed}
-	if err == nil {
-		m.remember(record)
-	}
-	if err != nil {
-		m.say("the Lease cannot be understood, and nothing is done on it until it can: %v", err)
-	}
+	return version == k.version
 }
 
 func (m *Machine) seeDeleted(ev Seen) {
