@@ -8,12 +8,10 @@ import (
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/singletonjob/plan"
+	"leasehold.dev/internal/text"
 )
 
 const (
-	// maxNote is the longest note that the events API takes, in bytes.
-	maxNote = 1024
-
 	reasonFailedCreate = "FailedCreate"
 	actionCreate       = "CreatePod"
 )
@@ -29,7 +27,7 @@ func (r *Reconciler) tell(job *v1alpha1.SingletonJob, p plan.Plan) {
 		if e.Warning {
 			kind = corev1.EventTypeWarning
 		}
-		r.Recorder.Eventf(job, nil, kind, e.Reason, e.Action, "%s", e.Note[:min(len(e.Note), maxNote)])
+		r.Recorder.Eventf(job, nil, kind, e.Reason, e.Action, "%s", text.Cut(e.Note, text.MaxNote))
 	}
 }
 
@@ -37,5 +35,5 @@ func (r *Reconciler) tell(job *v1alpha1.SingletonJob, p plan.Plan) {
 // error is tried again, and nothing else would show it.
 func (r *Reconciler) tellCreateFailed(job *v1alpha1.SingletonJob, pod *corev1.Pod, err error) {
 	note := "Pod " + pod.Name + " was not created: " + err.Error()
-	r.Recorder.Eventf(job, nil, corev1.EventTypeWarning, reasonFailedCreate, actionCreate, "%s", note[:min(len(note), maxNote)])
+	r.Recorder.Eventf(job, nil, corev1.EventTypeWarning, reasonFailedCreate, actionCreate, "%s", text.Cut(note, text.MaxNote))
 }

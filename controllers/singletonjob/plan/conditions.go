@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/internal/text"
 	"leasehold.dev/leaderelect/lease"
 )
 
@@ -56,9 +57,7 @@ func (p *planner) set(kind string, f finding) {
 	if f.is {
 		c.Status = metav1.ConditionTrue
 	}
-	if len(c.Message) > maxMessage {
-		c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "") + "…"
-	}
+	c.Message = text.Cut(c.Message, maxMessage)
 	meta.SetStatusCondition(&p.status.Conditions, c)
 }
 
