@@ -81,6 +81,9 @@ const (
 	BlockedForeignHolder = "ForeignHolder"
 	// BlockedTakeUpFailed: a granted pod did not start its work in time.
 	BlockedTakeUpFailed = "TakeUpFailed"
+	// BlockedPodWriteRefused: the API server refuses the manager a write of a
+	// pod (a policy, a webhook, a role), without which nothing goes on.
+	BlockedPodWriteRefused = "PodWriteRefused"
 	// BlockedInvalidLease: the Lease cannot be understood.
 	BlockedInvalidLease = "InvalidLease"
 	// BlockedNoToken: no token can be minted.

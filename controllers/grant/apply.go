@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/grant/plan"
@@ -30,20 +29,38 @@ type result struct {
 	// lost: another writer was faster. Nothing is wrong; the rest of the plan is
 	// void; look again.
 	lost bool
+	// refused: the API server does not admit the write. What depends on it must
+	// not be done.
+	refused bool
 	// again is when to look again for another reason; zero: no need.
 	again time.Duration
 }
 
 // apply does the actions in order and stops at the first that fails or is lost.
+// After one that is refused, only what depends on nothing is done.
 func (r *Reconciler) apply(ctx context.Context, o *observation, p plan.Plan) (all result, _ error) {
 	for _, a := range p.Actions {
+		if _, free := a.(plan.FreePod); all.refused && !free {
+			continue
+		}
 		one, err := r.applyOne(ctx, o, a)
 		if one.lost || err != nil {
 			return one, err
 		}
-		all.again = max(all.again, one.again)
+		all.again = sooner(all.again, one.again)
+		all.refused = all.refused || (one.refused && othersDependOn(a))
 	}
 	return all, nil
+}
+
+// othersDependOn reports whether what follows in a plan may be done only after
+// the action. On the removal of a pod, and on its release, nothing depends.
+func othersDependOn(a plan.Action) bool {
+	switch a.(type) {
+	case plan.RemovePod, plan.FreePod:
+		return false
+	}
+	return true
 }
 
 func (r *Reconciler) applyOne(ctx context.Context, o *observation, a plan.Action) (result, error) {
@@ -51,19 +68,17 @@ func (r *Reconciler) applyOne(ctx context.Context, o *observation, a plan.Action
 	case plan.UpdateLease:
 		return r.updateLease(ctx, o, a)
 	case plan.StampPod:
-		return patched(ctx, r.patch(ctx, a.Pod, stampPatch(a)), "stamp pod "+a.Pod.Name)
+		return r.patch(ctx, o, a.Pod, "stamp", stampPatch(a))
 	case plan.MarkEnded:
-		err := r.patch(ctx, a.Pod, markPatch(a))
-		if apierrors.IsNotFound(err) {
-			return result{}, nil // No pod, nothing to stamp.
-		}
-		return patched(ctx, err, "mark pod "+a.Pod.Name)
+		return r.mark(ctx, o, a)
+	case plan.RevokePod:
+		return r.revoke(ctx, o, a)
 	case plan.RemovePod:
 		return r.remove(ctx, o, a)
 	case plan.GuardPod:
-		return patched(ctx, r.patch(ctx, a.Pod, guardPatch(a.Pod)), "guard pod "+a.Pod.Name)
+		return r.patch(ctx, o, a.Pod, "guard", guardPatch(a.Pod))
 	case plan.FreePod:
-		return patched(ctx, r.patch(ctx, a.Pod, freePatch(a.Pod)), "free pod "+a.Pod.Name)
+		return r.patch(ctx, o, a.Pod, "free", freePatch(a.Pod))
 	}
 	return result{}, fmt.Errorf("unknown action %T", a)
 }
@@ -83,21 +98,10 @@ func outcome(err error, what string) (result, error) {
 	switch {
 	case err == nil:
 		return result{}, nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), lostTest(err):
 		return result{lost: true}, nil
 	}
 	return result{}, fmt.Errorf("%s: %w", what, err)
-}
-
-// patched is outcome for a JSON patch: the API answers a failed test with
-// Invalid, as it may answer a policy's denial, so it is not passed over in
-// silence.
-func patched(ctx context.Context, err error, what string) (result, error) {
-	if apierrors.IsInvalid(err) {
-		log.FromContext(ctx).V(2).Info("Patch refused", "what", what, "why", err.Error())
-		return result{lost: true}, nil
-	}
-	return outcome(err, what)
 }
 
 type operation struct {
@@ -106,12 +110,36 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-func (r *Reconciler) patch(ctx context.Context, pod *corev1.Pod, ops []operation) error {
+func (r *Reconciler) patch(ctx context.Context, o *observation, pod *corev1.Pod, what string, ops []operation) (result, error) {
 	body, err := json.Marshal(ops)
 	if err != nil {
-		return err
+		return result{}, err
 	}
-	return r.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.JSONPatchType, body))
+	return r.writePod(o, pod, false, what, func() error {
+		return r.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.JSONPatchType, body))
+	})
+}
+
+func (r *Reconciler) mark(ctx context.Context, o *observation, a plan.MarkEnded) (result, error) {
+	body, err := json.Marshal(markPatch(a))
+	if err != nil {
+		return result{}, err
+	}
+	return r.writePod(o, a.Pod, false, "mark", func() error {
+		// No pod, nothing to stamp.
+		return client.IgnoreNotFound(r.Client.Patch(ctx, a.Pod.DeepCopy(), client.RawPatch(types.JSONPatchType, body)))
+	})
+}
+
+func (r *Reconciler) revoke(ctx context.Context, o *observation, a plan.RevokePod) (result, error) {
+	did, err := r.writePod(o, a.Pod, true, "delete", func() error {
+		return client.IgnoreNotFound(r.Client.Delete(ctx, a.Pod.DeepCopy(),
+			client.Preconditions{UID: &a.Pod.UID, ResourceVersion: &a.Pod.ResourceVersion}))
+	})
+	if err == nil && !did.lost && !did.refused {
+		r.tell(o.Lease, a.Event)
+	}
+	return did, err
 }
 
 // identity tests that the pod is the one that was read, unchanged since.
@@ -168,21 +196,13 @@ func freePatch(pod *corev1.Pod) []operation {
 // remove deletes our own pod, and evicts any other, so that a
 // PodDisruptionBudget is heeded. A refusal by one is told and remembered.
 func (r *Reconciler) remove(ctx context.Context, o *observation, a plan.RemovePod) (result, error) {
-	conditions := &metav1.Preconditions{UID: &a.Pod.UID}
-	var err error
+	what := "evict"
 	if plan.Ours(a.Pod) {
-		err = r.Client.Delete(ctx, a.Pod.DeepCopy(), client.Preconditions(*conditions))
-	} else {
-		err = r.Client.SubResource("eviction").Create(ctx, a.Pod.DeepCopy(), &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Name: a.Pod.Name, Namespace: a.Pod.Namespace},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: conditions},
-		})
+		what = "delete"
 	}
+	did, err := r.writePod(o, a.Pod, true, what, func() error { return r.removePod(ctx, a.Pod) })
 	switch {
-	case err == nil:
-		r.tell(o.Lease, a.Event)
-		return result{}, nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case did.lost:
 		return result{}, nil // It is gone, or another pod has its name.
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		r.Tracker.Observe(podSubject(a.Pod.UID, podRefused), "yes", "1", r.Tracker.Now())
@@ -190,8 +210,21 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, a plan.RemovePo
 		e.Warning, e.Reason, e.Note = true, plan.ReasonEvictionRefused, fmt.Sprintf("%s, but it may not be evicted: %v", e.Note, err)
 		r.tell(o.Lease, e)
 		return result{again: retryEviction}, nil
+	case err == nil && !did.refused:
+		r.tell(o.Lease, a.Event)
 	}
-	return result{}, fmt.Errorf("remove pod %s: %w", a.Pod.Name, err)
+	return did, err
+}
+
+func (r *Reconciler) removePod(ctx context.Context, pod *corev1.Pod) error {
+	conditions := metav1.Preconditions{UID: &pod.UID}
+	if plan.Ours(pod) {
+		return r.Client.Delete(ctx, pod.DeepCopy(), client.Preconditions(conditions))
+	}
+	return r.Client.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &conditions},
+	})
 }
 
 // await asks the tracker to wake the key when what the plan waits for is due. A

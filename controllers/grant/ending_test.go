@@ -41,8 +41,7 @@ func TestAPodThatEndsDuringItsStartDoesNotHoldItsLeaseForEver(t *testing.T) {
 			}
 			for range 6 {
 				w.clock.Step(10 * time.Second)
-				node.Spec.RenewTime = &metav1.MicroTime{Time: w.clock.Now()}
-				w.must(w.api.Update(t.Context(), node))
+				beatNode(w, node)
 				w.reconcile(r)
 			}
 			if open := w.record().Open(); open != tc.open {
@@ -50,6 +49,13 @@ func TestAPodThatEndsDuringItsStartDoesNotHoldItsLeaseForEver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// beatNode renews a node's lease.
+func beatNode(w *world, node *coordinationv1.Lease) {
+	w.t.Helper()
+	node.Spec.RenewTime = &metav1.MicroTime{Time: w.clock.Now()}
+	w.must(w.api.Update(w.t.Context(), node))
 }
 
 // bind binds the pod to a node whose lease it returns, as scheduler and kubelet

@@ -4,17 +4,13 @@
 package grant
 
 import (
-	"strings"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"leasehold.dev/controllers/grant/plan"
+	"leasehold.dev/internal/text"
 )
-
-// maxNote is the longest note that the events API takes, in bytes.
-const maxNote = 1024
 
 // tell records an event about what was just written, and counts it.
 func (r *Reconciler) tell(l *coordinationv1.Lease, e plan.Event) {
@@ -24,6 +20,7 @@ func (r *Reconciler) tell(l *coordinationv1.Lease, e plan.Event) {
 	if e.Reason == "" {
 		return
 	}
+	note := text.Cut(e.Note, text.MaxNote)
 	kind := corev1.EventTypeNormal
 	if e.Warning {
 		kind = corev1.EventTypeWarning
@@ -32,5 +29,9 @@ func (r *Reconciler) tell(l *coordinationv1.Lease, e plan.Event) {
 	if e.Pod != nil {
 		related = e.Pod
 	}
-	r.Recorder.Eventf(l, related, kind, e.Reason, e.Action, "%s", strings.ToValidUTF8(e.Note[:min(len(e.Note), maxNote)], ""))
+	if l == nil { // What a pod waits for that asks for no Lease there is.
+		r.Recorder.Eventf(e.Pod, nil, kind, e.Reason, e.Action, "%s", note)
+		return
+	}
+	r.Recorder.Eventf(l, related, kind, e.Reason, e.Action, "%s", note)
 }

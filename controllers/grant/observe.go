@@ -58,7 +58,16 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 			o.EvictionRefused = with(o.EvictionRefused, pod.UID)
 		}
 	}
-	return o, r.observeHolder(ctx, o)
+	err := r.observeHolder(ctx, o)
+	o.Refused = r.refusals.of(append(slices.Clone(o.Pods), holders(o)...))
+	return o, err
+}
+
+func holders(o *observation) []*corev1.Pod {
+	if o.Holder == nil {
+		return nil
+	}
+	return []*corev1.Pod{o.Holder}
 }
 
 // isManaged reports whether the Lease is ours to write. Nodes' own leases never

@@ -46,6 +46,7 @@ type Reconciler struct {
 	Restored func(error)
 
 	versions liveVersions
+	refusals refusals
 }
 
 // retryConflict is when to look again after a lost race. The winner's write

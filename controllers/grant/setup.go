@@ -149,6 +149,7 @@ func (f *feed) onPod() toolscache.ResourceEventHandler {
 			for _, what := range []string{podReady, podWasReady, podForced, podRefused, podEnding} {
 				f.r.Tracker.Forget(podSubject(pod.UID, what))
 			}
+			f.r.refusals.forget(pod.UID)
 		})
 }
 

@@ -247,6 +247,8 @@ func tellAction(a Action) string {
 		return fmt.Sprintf("mark %s with %s", a.Pod.Name, a.Token)
 	case RemovePod:
 		return "remove " + a.Pod.Name
+	case RevokePod:
+		return "revoke " + a.Pod.Name
 	case GuardPod:
 		return "guard " + a.Pod.Name
 	case FreePod:

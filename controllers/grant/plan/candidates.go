@@ -13,27 +13,35 @@ import (
 	"leasehold.dev/leaderelect/lease"
 )
 
-// next returns the candidate to grant to: one that no term was taken from
-// before one that lost a term, then a running one before a cold one, then the
-// oldest. nil: there is none.
+// next returns the candidate to grant to: one that may be written before one
+// that may not, one that no term was taken from before one that lost a term,
+// then a running one before a cold one, then the oldest. nil: there is none.
 func (d decider) next(except *corev1.Pod) *corev1.Pod {
 	var best *corev1.Pod
 	for _, pod := range d.Pods {
 		if (except == nil || pod.UID != except.UID) && Eligible(pod, d.r.Config) && !d.leftover(pod) && !d.finishing(pod) &&
-			(best == nil || before(pod, best) < 0) {
+			(best == nil || d.before(pod, best) < 0) {
 			best = pod
 		}
 	}
 	return best
 }
 
-func before(a, b *corev1.Pod) int {
+func (d decider) before(a, b *corev1.Pod) int {
 	return cmp.Or(
+		cmp.Compare(d.unwritable(a), d.unwritable(b)),
 		cmp.Compare(failings(a), failings(b)),
 		cmp.Compare(coldness(a), coldness(b)),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.Name, b.Name),
 	)
+}
+
+func (d decider) unwritable(pod *corev1.Pod) int {
+	if d.Refused[PodWrite{UID: pod.UID}] != "" {
+		return 1
+	}
+	return 0
 }
 
 func failings(pod *corev1.Pod) int {

@@ -32,9 +32,9 @@ type decider struct {
 func (d decider) byPhase() Plan {
 	switch d.r.Phase() {
 	case lease.Free:
-		return d.free()
+		return d.admitted(d.free())
 	case lease.Granted:
-		return d.granted()
+		return d.admitted(d.granted())
 	case lease.Live:
 		return d.live()
 	default:
@@ -49,6 +49,9 @@ func (d decider) free() Plan {
 	}
 	pod := d.next(nil)
 	if pod == nil {
+		if text := d.keptLeftover(); text != "" {
+			return d.blocked(v1alpha1.BlockedPodWriteRefused, text)
+		}
 		return d.idle("free, and no candidate")
 	}
 	if d.needsGuard(pod) {
@@ -110,6 +113,7 @@ func (d decider) withdraw(why string) Plan {
 		return note(err.Error())
 	}
 	late := d.Holder != nil && d.Age >= d.r.Config.TakeUp
+	delete(l.Annotations, v1alpha1.AnnotationBlocked)
 	if late {
 		l.Annotations[v1alpha1.AnnotationBlocked] = blockedText(v1alpha1.BlockedTakeUpFailed, "pod "+d.Holder.Name+": "+waitingFor(d.Holder))
 	}
@@ -127,12 +131,12 @@ func (d decider) withdraw(why string) Plan {
 // live watches over a confirmed term.
 func (d decider) live() Plan {
 	if a, over := d.over(); over {
-		return d.end(a)
+		return d.admitted(d.end(a))
 	}
 	if d.lateTakeUp() {
 		p := d.evict("its pod was not ready within the take-up deadline: " + waitingFor(d.Holder))
 		p.Lapse = d.lapseWait()
-		return p
+		return d.admitted(p)
 	}
 	if d.lapsed() {
 		return d.unreachable()
@@ -145,7 +149,7 @@ func (d decider) live() Plan {
 	if d.blockedReason() != "" {
 		p.Actions = append(p.Actions, d.unblock())
 	}
-	return p
+	return d.admitted(p)
 }
 
 // end ends a term: the old pod is written first, then the Lease, with the next
@@ -196,39 +200,6 @@ func (d decider) handOver(a argument) (Plan, bool) {
 		p.Actions = nil // It would write the Lease, whose version the end needs.
 	}
 	return p, granted
-}
-
-// disputed waits until a foreign holder has lapsed and a recorded term is over.
-func (d decider) disputed() Plan {
-	if a, over := d.over(); over {
-		return d.end(a)
-	}
-	p := d.blocked(v1alpha1.BlockedForeignHolder, fmt.Sprintf(
-		"the lease says holder %q, which no grant of Leasehold wrote; it is granted again when it has been unchanged for %s%s. "+
-			"Stop whatever else elects on this Lease", d.r.Holder, d.r.Longest, d.forbidClause()))
-	p.Lapse = d.lapseWait()
-	p.RequeueAfter = d.vouchWait()
-	return p
-}
-
-func (d decider) forbidClause() string {
-	if d.r.Open() && d.r.Config.OverlapPolicy == v1alpha1.OverlapForbid {
-		return fmt.Sprintf(" and %s is proven to have ended", d.r.GrantHolder)
-	}
-	return ""
-}
-
-// unreachable is a lapse that does not end the term: under Forbid. The pod is
-// removed, since its kubelet's report is the proof that is awaited.
-func (d decider) unreachable() Plan {
-	p := d.blocked(v1alpha1.BlockedHolderUnreachable, fmt.Sprintf(
-		"%s has not renewed for %s, and overlapPolicy Forbid needs proof that it has ended: waiting for its kubelet's report%s. "+
-			"Ways out: bring the node back; or, sure that the machine is off, taint it node.kubernetes.io/out-of-service; "+
-			"or force-delete the pod, which counts after %s",
-		d.r.GrantHolder, d.r.Longest, d.where(), d.forceDeleteWait()))
-	p.Actions = append(p.Actions, d.evict("its lease has lapsed").Actions...)
-	p.RequeueAfter = d.vouchWait()
-	return p
 }
 
 func note(text string) Plan { return Plan{Notes: []string{text}} }

@@ -72,6 +72,14 @@ func someSight(t *rapid.T) Observed {
 	o.HolderWasReady = rapid.Bool().Draw(t, "was ready")
 	o.NodeOutOfService = rapid.Bool().Draw(t, "out of service")
 	o.ForceDeletedFor = some(t, "forced", spans...)
+	o.Refused = map[PodWrite]string{}
+	for _, p := range []*corev1.Pod{a, b} {
+		for _, removal := range []bool{false, true} {
+			if rapid.Bool().Draw(t, "refused") {
+				o.Refused[PodWrite{p.UID, removal}] = "no"
+			}
+		}
+	}
 	r, err := lease.Parse(o.Lease)
 	if err != nil || !r.Open() {
 		o.Pods = append(o.Pods, a)
@@ -113,6 +121,7 @@ func TestEveryPlan(t *testing.T) {
 		"grants only to an eligible pod, guarded under Forbid, and with a token that rises": grantsRightly,
 		"asks to be woken only for what is still to come":                                   wakesAhead,
 		"removes no pod of others that never worked":                                        sparesOthers,
+		"says what is refused before it is tried again":                                     saysWhatIsRefused,
 		"leaves a confirmed term alone while it is heard of":                                keepsTheLiving,
 		"writes nothing but the block on a lease that it cannot understand":                 invalidIsBlocked,
 	} {
@@ -177,9 +186,23 @@ func revokeFirst(t *rapid.T, o Observed, p Plan) {
 	if u.Event.Basis == string(lease.ByDeath) && gate(o.Holder) < 0 {
 		return // Only an annotation is left to write, and nothing runs.
 	}
-	if !slices.ContainsFunc(p.Actions[:i], func(a Action) bool { m, ok := a.(MarkEnded); return ok && m.Pod == o.Holder }) {
+	refused := o.Refused[PodWrite{UID: o.Holder.UID}] != ""
+	if refused && (o.Holder.DeletionTimestamp != nil || (gate(o.Holder) < 0 && o.Holder.Annotations[v1alpha1.AnnotationToken] == o.Lease.Annotations[v1alpha1.AnnotationToken])) {
+		return // Nobody who sees this pod, or has its version, stamps it.
+	}
+	if !slices.ContainsFunc(p.Actions[:i], func(a Action) bool { return revokes(a, o.Holder) }) {
 		t.Fatalf("the pod was not written first: %v", tell(p))
 	}
+}
+
+func revokes(a Action, pod *corev1.Pod) bool {
+	switch a := a.(type) {
+	case MarkEnded:
+		return a.Pod == pod
+	case RevokePod:
+		return a.Pod == pod && gate(pod) >= 0
+	}
+	return false
 }
 
 func stampsSafely(t *rapid.T, o Observed, p Plan) {
@@ -232,9 +255,31 @@ func wakesAhead(t *rapid.T, o Observed, p Plan) {
 	}
 }
 
+// A write that is known to be refused is tried only when the Lease says so, or
+// says what else is in the way, or is written first.
+func saysWhatIsRefused(t *rapid.T, o Observed, p Plan) {
+	if len(p.Actions) == 0 || o.Refused[writes(p.Actions[0])] == "" {
+		return
+	}
+	switch a := p.Actions[0].(type) {
+	case FreePod:
+		return // Nobody else waits for it.
+	case RemovePod:
+		if o.Holder == nil || a.Pod.UID != o.Holder.UID {
+			return // What an earlier term left, beside another.
+		}
+	}
+	if o.Lease.Annotations[v1alpha1.AnnotationBlocked] == "" {
+		t.Fatalf("refused in silence: %v", tell(p))
+	}
+}
+
 func sparesOthers(t *rapid.T, o Observed, p Plan) {
 	r, err := lease.Parse(o.Lease)
 	for _, a := range p.Actions {
+		if revoke, ok := a.(RevokePod); ok && !Ours(revoke.Pod) {
+			t.Fatalf("%v", tell(p))
+		}
 		remove, ok := a.(RemovePod)
 		if !ok || Ours(remove.Pod) {
 			continue

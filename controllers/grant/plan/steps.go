@@ -57,15 +57,6 @@ func (d decider) marked() bool {
 	return d.Holder.Annotations[v1alpha1.AnnotationEndedToken] == decimal(d.r.Token)
 }
 
-// revoke writes the old pod before its term ends. A pod that is gone can not be
-// stamped by anybody.
-func (d decider) revoke() []Action {
-	if d.Holder == nil {
-		return nil
-	}
-	return []Action{MarkEnded{d.Holder, decimal(d.r.Token)}}
-}
-
 // evict removes the holder's pod.
 func (d decider) evict(why string) Plan {
 	if d.Holder == nil || d.Holder.DeletionTimestamp != nil {
@@ -99,7 +90,7 @@ func (d decider) clearAway() []Action {
 // takes the pod with it. One that a PodDisruptionBudget keeps stays a candidate.
 func (d decider) leftover(pod *corev1.Pod) bool {
 	switch {
-	case d.r.Released == 0 || pod.Annotations[v1alpha1.AnnotationEndedToken] != decimal(d.r.Released),
+	case d.r.Released == 0 || !d.lostLast(pod),
 		pod.DeletionTimestamp != nil, hasEnded(pod), d.EvictionRefused[pod.UID],
 		d.r.Open() && holderOf(pod) == d.r.GrantHolder:
 		return false
@@ -111,6 +102,13 @@ func (d decider) leftover(pod *corev1.Pod) bool {
 		return Ours(pod) // Others' pods are never removed before they worked.
 	}
 	return false
+}
+
+// lostLast reports whether the last term to end was the pod's: its mark says so
+// or, where it could not be marked, the Lease.
+func (d decider) lostLast(pod *corev1.Pod) bool {
+	return pod.Annotations[v1alpha1.AnnotationEndedToken] == decimal(d.r.Released) ||
+		(!d.r.Open() && holderOf(pod) == d.r.GrantHolder)
 }
 
 // blocked makes the Lease say why nothing can be granted.
@@ -146,13 +144,6 @@ func (d decider) blockedReason() string {
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (d decider) closed() bool { return d.r.Closed != "" || d.Lease.DeletionTimestamp != nil }
-
-func (d decider) where() string {
-	if d.Holder == nil {
-		return " (its pod object is gone; only its own release, or the break-glass group, can end the term)"
-	}
-	return " from node " + d.Holder.Spec.NodeName
-}
 
 // takingUp reports whether a pod that nothing confirms for has not been ready
 // once.

@@ -44,6 +44,16 @@ type Observed struct {
 	// EvictionRefused are pods that this process could not evict, since a
 	// PodDisruptionBudget refused.
 	EvictionRefused map[types.UID]bool
+	// Refused is what the API server said when it last refused this process a
+	// write of a pod, with the way out.
+	Refused map[PodWrite]string
+}
+
+// PodWrite is a kind of write to one pod.
+type PodWrite struct {
+	UID types.UID
+	// Removal: a deletion or eviction; else a patch.
+	Removal bool
 }
 
 // Plan is what to do, in order.
@@ -93,6 +103,13 @@ type MarkEnded struct {
 	Token string
 }
 
+// RevokePod deletes a pod that still waits behind our gate, under its UID and
+// version: a revocation like MarkEnded, where the pod may not be patched.
+type RevokePod struct {
+	Pod   *corev1.Pod
+	Event Event
+}
+
 // RemovePod deletes a pod that Leasehold made, and evicts any other.
 type RemovePod struct {
 	Pod   *corev1.Pod
@@ -112,6 +129,7 @@ type FreePod struct {
 func (UpdateLease) action() {}
 func (StampPod) action()    {}
 func (MarkEnded) action()   {}
+func (RevokePod) action()   {}
 func (RemovePod) action()   {}
 func (GuardPod) action()    {}
 func (FreePod) action()     {}
@@ -136,6 +154,7 @@ const (
 	ReasonTermEnded       = "TermEnded"
 	ReasonEvicted         = "Evicted"
 	ReasonEvictionRefused = "EvictionRefused"
+	ReasonPodWriteRefused = "PodWriteRefused"
 	ReasonBlocked         = "Blocked"
 	ReasonUnblocked       = "Unblocked"
 
