@@ -235,7 +235,7 @@ func (m *Machine) reply(ev Reply) {
 	case r == nil:
 		return // Not ours: nothing is under way.
 	case m.rivalReply(r, ev):
-	case ev.Failure == Absent && r.kind == Read:
+	case ev.Failure == Absent: // Of an Update, too, that is the newest state.
 		m.absent(r.sent)
 	case ev.Failure == Conflict && m.failures == 0:
 		m.readFirst = true

@@ -99,7 +99,7 @@ func (w *world) edit(f func(l *coordinationv1.Lease)) {
 func (w *world) grant(holder string) int64 {
 	w.t.Helper()
 	w.manage(func(o lease.Observation) (*coordinationv1.Lease, error) {
-		return o.Grant(holder, "uid", issuer, lease.Basis{Kind: lease.ByLapse}, w.now.Time())
+		return o.Grant(holder, issuer, lease.Basis{Kind: lease.ByLapse}, w.now.Time())
 	})
 	return w.record().Token
 }
