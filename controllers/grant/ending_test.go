@@ -34,7 +34,7 @@ func TestAPodThatEndsDuringItsStartDoesNotHoldItsLeaseForEver(t *testing.T) {
 				p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30))
 			})
 			r := w.instance()
-			w.reconcile(r)
+			w.settle(r)
 			node := w.bind(a)
 			if tc.deleted {
 				w.must(w.api.Delete(t.Context(), w.pod("a")))

@@ -198,7 +198,7 @@ func TestTheNaiveVariantSteals(t *testing.T) {
 	}
 	naive := func(age time.Duration) error {
 		o := lease.Observation{Lease: w.lease(), Age: age}
-		l, err := o.Grant(lease.Holder(b.Name, string(b.UID)), string(b.UID), "issuer", lease.Basis{Kind: lease.ByLapse}, w.clock.Now())
+		l, err := o.Grant(lease.Holder(b.Name, string(b.UID)), "issuer", lease.Basis{Kind: lease.ByLapse}, w.clock.Now())
 		if err != nil {
 			return err
 		}

@@ -190,7 +190,7 @@ func TestARefusedRemovalIsShownAndDone(t *testing.T) {
 			w.createLease(tc.edits...)
 			a := w.createPod("a", ours, cold, func(p *corev1.Pod) { p.Finalizers = []string{v1alpha1.FinalizerLease} })
 			r := w.instance()
-			w.reconcile(r)
+			w.settle(r)
 			node := w.bind(a)
 			if tc.want == "HolderUnreachable: " {
 				w.confirm()

@@ -280,6 +280,7 @@ func TestKubeletRenews(t *testing.T) {
 		t.Error("pods that do not speak to the API have a Role")
 	}
 	w.grant("work-0")
+	w.confirmFor("work-0")
 	w.run("work-0")
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionHeld, "True/Live")

@@ -224,13 +224,21 @@ func (w *world) grant(name string) {
 	w.Helper()
 	pod := w.pod(name)
 	o := lease.Observation{Lease: w.lease()}
-	l, err := o.Grant(lease.Holder(pod.Name, string(pod.UID)), string(pod.UID), "cluster/"+w.ns+"/"+w.name, lease.Basis{Kind: lease.ByRelease}, w.clock.Now())
+	l, err := o.Grant(lease.Holder(pod.Name, string(pod.UID)), "cluster/"+w.ns+"/"+w.name, lease.Basis{Kind: lease.ByRelease}, w.clock.Now())
 	w.must(err)
 	w.must(api.Update(w.Context(), l))
 	before := pod.DeepCopy()
 	pod.Annotations[v1alpha1.AnnotationToken] = l.Annotations[v1alpha1.AnnotationToken]
 	pod.Spec.SchedulingGates = nil
 	w.must(api.Patch(w.Context(), pod, client.MergeFrom(before)))
+}
+
+// confirmFor confirms for a pod in which nothing does.
+func (w *world) confirmFor(name string) {
+	w.Helper()
+	l, err := lease.Observation{Lease: w.lease()}.ConfirmFor(string(w.pod(name).UID), w.clock.Now())
+	w.must(err)
+	w.must(api.Update(w.Context(), l))
 }
 
 // lapse ends the term by lapse.

@@ -118,7 +118,7 @@ func TestDeadlineHoldsThoughTheDriverHangs(t *testing.T) {
 			OverlapPolicy: v1alpha1.OverlapFence, RenewedBy: v1alpha1.RenewedByAgent}, lease.Carry{})
 		delete(l.Annotations, v1alpha1.AnnotationClosed)
 		l.ResourceVersion = "7000"
-		granted, err := lease.Observation{Lease: l}.Grant("p_u", "u", "i", lease.Basis{Kind: lease.ByRelease}, time.Now())
+		granted, err := lease.Observation{Lease: l}.Grant("p_u", "i", lease.Basis{Kind: lease.ByRelease}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

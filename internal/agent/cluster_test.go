@@ -166,7 +166,7 @@ func (c *cluster) grant(pod string) int64 {
 func (c *cluster) grantOn(pod string, basis lease.Basis) int64 {
 	c.t.Helper()
 	l := c.step(func(o lease.Observation) (*coordinationv1.Lease, error) {
-		return o.Grant(lease.Holder(pod, "uid-of-"+pod), "uid-of-"+pod, "issuer/of/this", basis, time.Now())
+		return o.Grant(lease.Holder(pod, "uid-of-"+pod), "issuer/of/this", basis, time.Now())
 	})
 	r, err := lease.Parse(l)
 	if err != nil {

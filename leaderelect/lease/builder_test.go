@@ -58,7 +58,7 @@ func free(t *testing.T, c Config) *stored {
 func granted(t *testing.T, c Config) *stored {
 	t.Helper()
 	s := free(t, c)
-	s.must(s.look(0).Grant(podA, "uid-a", issuer, Basis{Kind: ByRelease}, epoch))
+	s.must(s.look(0).Grant(podA, issuer, Basis{Kind: ByRelease}, epoch))
 	return s
 }
 

@@ -227,7 +227,7 @@ func TestManagersStepsDoNotTouchACompetingLease(t *testing.T) {
 	s := taken(t)
 	for name, step := range map[string]func() (*coordinationv1.Lease, error){
 		"grant": func() (*coordinationv1.Lease, error) {
-			return s.look(time.Hour).Grant(podB, "b", issuer, Basis{Kind: ByLapse}, epoch)
+			return s.look(time.Hour).Grant(podB, issuer, Basis{Kind: ByLapse}, epoch)
 		},
 		"withdraw":    s.look(0).Withdraw,
 		"end":         func() (*coordinationv1.Lease, error) { return s.look(time.Hour).End(Basis{Kind: ByLapse}) },

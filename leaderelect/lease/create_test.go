@@ -40,7 +40,7 @@ func TestNewIsClosedAndFreeOrDisputed(t *testing.T) {
 			if len(l.Finalizers) != 1 || l.Labels[v1alpha1.LabelManaged] != "true" {
 				t.Errorf("finalizers %v, labels %v", l.Finalizers, l.Labels)
 			}
-			_, err = Observation{Lease: l, Age: time.Hour}.Grant(podB, "uid-b", issuer, Basis{Kind: ByLapse}, epoch)
+			_, err = Observation{Lease: l, Age: time.Hour}.Grant(podB, issuer, Basis{Kind: ByLapse}, epoch)
 			wantErr(t, err, ErrClosed)
 		})
 	}
@@ -50,7 +50,7 @@ func TestACarriedTermEndsOnlyByLapseOrByADeathThatNeedsNoNonce(t *testing.T) {
 	l := New(metav1.ObjectMeta{}, fence(), Carry{Token: 9, Holder: podA})
 	l.ResourceVersion = "500"
 	delete(l.Annotations, v1alpha1.AnnotationClosed)
-	_, err := Observation{Lease: l}.Grant(podB, "uid-b", issuer, Basis{Kind: ByDeath, Holder: podA, Started: nonceA}, epoch)
+	_, err := Observation{Lease: l}.Grant(podB, issuer, Basis{Kind: ByDeath, Holder: podA, Started: nonceA}, epoch)
 	wantErr(t, err, ErrHeld)
 	for name, tc := range map[string]struct {
 		basis Basis
@@ -59,7 +59,7 @@ func TestACarriedTermEndsOnlyByLapseOrByADeathThatNeedsNoNonce(t *testing.T) {
 		"lapse": {Basis{Kind: ByLapse}, 15 * time.Second},
 		"death": {Basis{Kind: ByDeath, Holder: podA, Started: StartedUnknown}, 0},
 	} {
-		got, err := Observation{Lease: l, Age: tc.age}.Grant(podB, "uid-b", issuer, tc.basis, epoch)
+		got, err := Observation{Lease: l, Age: tc.age}.Grant(podB, issuer, tc.basis, epoch)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

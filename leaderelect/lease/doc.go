@@ -13,6 +13,9 @@
 //
 //	any ── written by somebody else ──▶ Disputed ── lapse, death, Release ──▶ Free, or Grant
 //
+// Where nothing in the pod can confirm, the manager does (ConfirmFor), after it has
+// written the token into a pod that still has its gate.
+//
 // # Why it is safe
 //
 // Every step returns a Lease that carries the UID and resourceVersion of the one

@@ -118,10 +118,8 @@ func (o Observation) endedTerm(r Record, basis Basis) error {
 }
 
 // Grant gives the Lease to holder and mints its token, in one write with the
-// end of an earlier term on the given basis. Under renewedBy Kubelet nothing in
-// the pod can confirm, so the grant does (podUID); the caller must not have
-// removed the pod's gate before.
-func (o Observation) Grant(holder, podUID, issuer string, basis Basis, now time.Time) (*coordinationv1.Lease, error) {
+// end of an earlier term on the given basis.
+func (o Observation) Grant(holder, issuer string, basis Basis, now time.Time) (*coordinationv1.Lease, error) {
 	r, err := o.managed()
 	if err != nil {
 		return nil, err
@@ -145,9 +143,6 @@ func (o Observation) Grant(holder, podUID, issuer string, basis Basis, now time.
 		l.Annotations[v1alpha1.AnnotationOutcome] = string(basis.Outcome())
 	}
 	writeGrant(l, r, token, holder, issuer, now)
-	if r.Config.RenewedBy == v1alpha1.RenewedByKubelet {
-		l.Annotations[v1alpha1.AnnotationStarted] = podUID
-	}
 	return l, nil
 }
 
@@ -171,6 +166,20 @@ func writeGrant(l *coordinationv1.Lease, r Record, token int64, holder, issuer s
 	set(l, v1alpha1.AnnotationToken, token)
 	set(l, v1alpha1.AnnotationTerm, r.Transitions+1)
 	set(l, v1alpha1.AnnotationLongestDuration, int64(r.Longest/time.Second))
+}
+
+// ConfirmFor confirms a grant for a pod in which nothing can (renewedBy Kubelet):
+// its UID stands for the nonce, so that a token is for one pod. The caller must
+// have seen that the pod carries the token and still has its gate, which goes
+// only after this write. Since a stamped pod is kept until its term is seen to
+// be over, a term so confirmed has a pod whose end can be proven; one that was
+// confirmed with its grant could name a pod that had just gone.
+func (o Observation) ConfirmFor(podUID string, now time.Time) (*coordinationv1.Lease, error) {
+	r, err := o.managed()
+	if err != nil {
+		return nil, err
+	}
+	return o.Confirm(Start{Holder: r.GrantHolder, Token: r.Token, Nonce: podUID}, now)
 }
 
 // Withdraw takes back a grant that nobody has confirmed. No work has begun, so

@@ -22,7 +22,7 @@ func TestGrantWritesTheWholeTermAtOnce(t *testing.T) {
 			l.Annotations[key] = "left from an earlier term"
 		}
 	})
-	s.must(s.look(0).Grant(podA, "uid-a", issuer, Basis{Kind: ByRelease}, epoch))
+	s.must(s.look(0).Grant(podA, issuer, Basis{Kind: ByRelease}, epoch))
 	want := Record{
 		Holder: podA, Transitions: 1, Duration: 15 * time.Second, RenewTime: epoch, AcquireTime: epoch,
 		Token: observed + 1, Term: 1, GrantHolder: podA, Issuer: issuer,
@@ -41,7 +41,7 @@ func TestGrantOnALeaseMadeByHandWithoutAnyAnnotation(t *testing.T) {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		UID: "u", ResourceVersion: "9", Labels: map[string]string{v1alpha1.LabelManaged: "true"},
 	}}
-	got, err := Observation{Lease: l}.Grant(podA, "uid-a", issuer, Basis{}, epoch)
+	got, err := Observation{Lease: l}.Grant(podA, issuer, Basis{}, epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestGrantOnALeaseMadeByHandWithoutAnyAnnotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Phase() != Live || r.Started != "uid-a" || r.Duration != 40*time.Second || r.Config.OverlapPolicy != v1alpha1.OverlapForbid {
+	if r.Phase() != Granted || r.Duration != 40*time.Second || r.Config.OverlapPolicy != v1alpha1.OverlapForbid {
 		t.Errorf("absent configuration means Kubelet, Forbid and 40 s; got %+v", r)
 	}
 	if _, err := (Observation{Lease: l}).SetClosed(v1alpha1.ClosedSuspended); err != nil {
@@ -57,12 +57,22 @@ func TestGrantOnALeaseMadeByHandWithoutAnyAnnotation(t *testing.T) {
 	}
 }
 
-func TestGrantConfirmsByItselfUnderKubelet(t *testing.T) {
+func TestAGrantIsConfirmedForAPodInWhichNothingCan(t *testing.T) {
 	s := granted(t, with(fence(), func(c *Config) {
 		c.RenewedBy, c.Duration, c.RenewInterval = v1alpha1.RenewedByKubelet, 40*time.Second, 10*time.Second
 	}))
+	if r := s.record(); r.Phase() != Granted {
+		t.Errorf("before it is confirmed: %s", r.Phase())
+	}
+	s.must(s.look(0).ConfirmFor("uid-a", epoch))
 	if r := s.record(); r.Phase() != Live || r.Started != "uid-a" {
 		t.Errorf("got phase %s, started %q", r.Phase(), r.Started)
+	}
+	if _, err := s.look(0).ConfirmFor("uid-b", epoch); err == nil {
+		t.Error("confirmed for another pod, too")
+	}
+	if _, err := s.edit(func(l *coordinationv1.Lease) { l.Labels = nil }).look(0).ConfirmFor("uid-a", epoch); err == nil {
+		t.Error("confirmed on a Lease that is not managed")
 	}
 }
 
@@ -88,7 +98,7 @@ func TestGrantIsRefused(t *testing.T) {
 		"without an argument":                       {live(t, fence()), Basis{Kind: ByRelease}, time.Hour, ErrHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := tc.s.look(tc.age).Grant(podB, "uid-b", issuer, tc.basis, epoch)
+			_, err := tc.s.look(tc.age).Grant(podB, issuer, tc.basis, epoch)
 			wantErr(t, err, tc.want)
 		})
 	}
@@ -107,7 +117,7 @@ func TestGrantToTheNextEndsTheEarlierTermInTheSameWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := live(t, fence())
 			before := s.record()
-			s.must(s.look(tc.age).Grant(podB, "uid-b", issuer, tc.basis, epoch))
+			s.must(s.look(tc.age).Grant(podB, issuer, tc.basis, epoch))
 			r := s.record()
 			if r.Released != before.Token || r.Outcome != tc.want {
 				t.Errorf("the earlier term: released %d, %s; want %d, %s", r.Released, r.Outcome, before.Token, tc.want)
@@ -125,9 +135,9 @@ func TestDurationIsFrozenAtTheGrantAndTheLongestIsKept(t *testing.T) {
 	if r := s.record(); r.Duration != 60*time.Second || r.Config.Duration != 15*time.Second {
 		t.Fatalf("the term's duration is %s, the next term's %s", r.Duration, r.Config.Duration)
 	}
-	_, err := s.look(59*time.Second).Grant(podB, "uid-b", issuer, Basis{Kind: ByLapse}, epoch)
+	_, err := s.look(59*time.Second).Grant(podB, issuer, Basis{Kind: ByLapse}, epoch)
 	wantErr(t, err, ErrHeld)
-	s.must(s.look(60*time.Second).Grant(podB, "uid-b", issuer, Basis{Kind: ByLapse}, epoch))
+	s.must(s.look(60*time.Second).Grant(podB, issuer, Basis{Kind: ByLapse}, epoch))
 	if r := s.record(); r.Duration != 15*time.Second || r.Longest != 60*time.Second {
 		t.Errorf("after the grant: duration %s, longest %s", r.Duration, r.Longest)
 	}
@@ -138,9 +148,9 @@ func TestAForeignReleaseOfOneSecondDoesNotShortenTheWait(t *testing.T) {
 	if p := s.record().Phase(); p != Disputed {
 		t.Fatalf("phase %s", p)
 	}
-	_, err := s.look(14*time.Second).Grant(podB, "uid-b", issuer, Basis{Kind: ByLapse}, epoch)
+	_, err := s.look(14*time.Second).Grant(podB, issuer, Basis{Kind: ByLapse}, epoch)
 	wantErr(t, err, ErrHeld)
-	if _, err := s.look(15*time.Second).Grant(podB, "uid-b", issuer, Basis{Kind: ByLapse}, epoch); err != nil {
+	if _, err := s.look(15*time.Second).Grant(podB, issuer, Basis{Kind: ByLapse}, epoch); err != nil {
 		t.Errorf("after the longest duration: %v", err)
 	}
 }
@@ -274,11 +284,11 @@ func TestCompletedNeverOpensAgain(t *testing.T) {
 }
 
 func TestErrorsSayWhoHolds(t *testing.T) {
-	_, err := live(t, fence()).look(2*time.Second).Grant(podB, "uid-b", issuer, Basis{Kind: ByLapse}, epoch)
+	_, err := live(t, fence()).look(2*time.Second).Grant(podB, issuer, Basis{Kind: ByLapse}, epoch)
 	if err == nil || !strings.Contains(err.Error(), "unchanged for 2s of 15s") {
 		t.Errorf("got %v", err)
 	}
-	_, err = free(t, fence()).edit(seize).look(0).Grant(podB, "uid-b", issuer, Basis{}, epoch)
+	_, err = free(t, fence()).edit(seize).look(0).Grant(podB, issuer, Basis{}, epoch)
 	if err == nil || !strings.Contains(err.Error(), "stranger") {
 		t.Errorf("got %v", err)
 	}

@@ -19,7 +19,7 @@ import (
 // diagram is the state diagram of the package documentation: the phases that
 // each step may lead to from each phase.
 var diagram = map[string]map[Phase][]Phase{
-	"grant":    {Free: {Granted, Live}, Live: {Granted, Live}, Disputed: {Granted, Live}}, // Live: under Kubelet.
+	"grant":    {Free: {Granted}, Live: {Granted}, Disputed: {Granted}},
 	"confirm":  {Granted: {Live}, Live: {Live}},
 	"renew":    {Live: {Live}},
 	"release":  {Granted: {Free}, Live: {Free}, Disputed: {Free, Disputed}},
@@ -125,7 +125,7 @@ func (m *machine) grant(t *rapid.T) {
 		m.store(without(m.l, v1alpha1.AnnotationClosed))
 		return
 	}
-	l, err := o.Grant(podB, "uid-b", issuer, m.basis(), epoch)
+	l, err := o.Grant(podB, issuer, m.basis(), epoch)
 	m.take("grant", before, l, err)
 	if err != nil {
 		return

@@ -50,7 +50,7 @@ func TestNextToken(t *testing.T) {
 
 func TestGrantWithoutATokenIsRefused(t *testing.T) {
 	s := free(t, with(fence(), func(c *Config) { c.MinToken, c.TokenFloor = 1000, 0 }))
-	_, err := s.look(0).Grant(podA, "uid-a", issuer, Basis{}, epoch)
+	_, err := s.look(0).Grant(podA, issuer, Basis{}, epoch)
 	wantErr(t, err, ErrNotRecorded)
 }
 

@@ -46,7 +46,7 @@ var managerSteps = []leaseAttempt{
 	{name: "creates", actors: []actor{manager, breakGlass}, state: absent, write: create},
 	{name: "creates by an update", actors: []actor{manager, breakGlass}, state: absent, write: update},
 	{name: "grants", actors: []actor{manager, breakGlass}, state: free, change: func(t *testing.T, a attemptOn) {
-		l, err := a.observed().Grant(a.start.Holder, "uid", "issuer", lease.Basis{}, time.Now())
+		l, err := a.observed().Grant(a.start.Holder, "issuer", lease.Basis{}, time.Now())
 		a.become(t, l, err)
 	}},
 	{name: "withdraws", actors: []actor{manager, breakGlass}, state: granted, change: func(t *testing.T, a attemptOn) {

@@ -165,7 +165,7 @@ type leaseStep func(lease.Observation) (*coordinationv1.Lease, error)
 func (w *world) stepsTo(to state, start *lease.Start) []leaseStep {
 	open := func(o lease.Observation) (*coordinationv1.Lease, error) { return o.SetClosed("") }
 	grant := func(o lease.Observation) (*coordinationv1.Lease, error) {
-		return o.Grant(start.Holder, string(w.holder.UID), "issuer", lease.Basis{}, time.Now())
+		return o.Grant(start.Holder, "issuer", lease.Basis{}, time.Now())
 	}
 	confirm := func(o lease.Observation) (*coordinationv1.Lease, error) { return o.Confirm(*start, time.Now()) }
 	toLive := []leaseStep{open, grant, confirm}

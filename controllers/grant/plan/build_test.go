@@ -170,10 +170,20 @@ func spec(holder string) leaseEdit {
 	return func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &holder }
 }
 
+// confirmed returns the Lease as granted to the pod with token 100, and
+// confirmed by the controller, at version 101.
+func confirmed(to *corev1.Pod, edits ...leaseEdit) *coordinationv1.Lease {
+	l, err := lease.Observation{Lease: granted(to, append(edits, kubelet)...)}.ConfirmFor(string(to.UID), epoch)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
 // granted returns the Lease as granted to the pod with token 100, at version
-// 101; with renewedBy Kubelet it is live.
+// 101.
 func granted(to *corev1.Pod, edits ...leaseEdit) *coordinationv1.Lease {
-	l, err := lease.Observation{Lease: free(edits...)}.Grant(holderOf(to), string(to.UID), "issuer", lease.Basis{Kind: lease.ByRelease}, epoch)
+	l, err := lease.Observation{Lease: free(edits...)}.Grant(holderOf(to), "issuer", lease.Basis{Kind: lease.ByRelease}, epoch)
 	if err != nil {
 		panic(err)
 	}

@@ -75,10 +75,17 @@ func Eligible(pod *corev1.Pod, config lease.Config) bool {
 		return false
 	case gate(pod) >= 0:
 		// Cold. Another gate could hold it back for ever with the lease in hand.
-		return len(pod.Spec.SchedulingGates) == 1 && pod.Annotations[v1alpha1.AnnotationToken] == ""
+		return len(pod.Spec.SchedulingGates) == 1 && tookBack(pod)
 	}
 	// Warm. Something in it must be there to see the grant.
 	return config.RenewedBy != v1alpha1.RenewedByKubelet && running(pod)
+}
+
+// tookBack reports whether no grant to the pod stands that could still take its
+// gate.
+func tookBack(pod *corev1.Pod) bool {
+	token := pod.Annotations[v1alpha1.AnnotationToken]
+	return token == "" || pod.Annotations[v1alpha1.AnnotationEndedToken] == token
 }
 
 func hasEnded(pod *corev1.Pod) bool {

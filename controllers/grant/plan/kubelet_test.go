@@ -24,8 +24,8 @@ func TestWhereTheKubeletSpeaksForTheHolder(t *testing.T) {
 	forty := set(v1alpha1.AnnotationDuration, "40")
 	a, b := pod("a", cold), pod("b", cold)
 	held := pod("a", warm, stamped)
-	fence := granted(a, kubelet, forty)
-	strict := granted(a, kubelet, forty, forbid)
+	fence := confirmed(a, forty)
+	strict := confirmed(a, forty, forbid)
 	guardedB := pod("b", cold, finalizer(v1alpha1.FinalizerLease))
 	const long = time.Hour
 	check(t, []rule{
@@ -37,20 +37,51 @@ func TestWhereTheKubeletSpeaksForTheHolder(t *testing.T) {
 		{"its expiry only removes the pod", quiet(fence, takeUp, 0, false, held, b), lines("remove a", "await lapse 40s")},
 		{"and is not awaited again when it is past", quiet(fence, takeUp, 0, false, pod("a", warm, stamped, deleting), b), lines("await lapse 40s")},
 		{"silence for the duration is a lapse", quiet(fence, long, kubeletTerm, true, held, b),
-			lines("mark a with 100", "lease Granted b token 101 by Lapse", "stamp b with 101, gate 0", "remove a")},
+			lines("mark a with 100", "lease Granted b token 101 by Lapse", "stamp b with 101, gate -1", "remove a")},
 		{"the age of the lease is none", quiet(fence, long, kubeletTerm-1, true, held, b), lines("await lapse 40s")},
 		{"nor is a silence from before the grant", quiet(fence, time.Second, long, true, held, b), lines("await lapse 40s")},
 		{"under Forbid silence blocks and removes the pod", quiet(strict, long, kubeletTerm, true, held, guardedB),
 			lines("lease Blocked blocked HolderUnreachable", "remove a")},
 		{"a pod that ended without restart is dead", quiet(strict, long, 0, true, pod("a", ended(0), stamped), guardedB),
-			lines("lease Granted b token 101 by Death", "stamp b with 101, gate 0")},
+			lines("lease Granted b token 101 by Death", "stamp b with 101, gate -1")},
 		{"a pod deleted before it was bound is dead, and marked as it still has the gate", quiet(strict, long, 0, false, pod("a", cold, deleting), guardedB),
-			lines("mark a with 100", "lease Granted b token 101 by Death", "stamp b with 101, gate 0")},
+			lines("mark a with 100", "lease Granted b token 101 by Death", "stamp b with 101, gate -1")},
 		{"a foreign holder's silence is the lease's, not the kubelet's", quiet(after(free(kubelet, forty), spec("somebody")), kubeletTerm, 0, false, b),
-			lines("lease Granted b token 100 by Lapse", "stamp b with 100, gate 0")},
-		{"a live node does not keep a foreign holder, if the recorded one is dead", quiet(after(granted(a, kubelet, forty, forbid), spec("somebody")), kubeletTerm, 0, true, pod("a", ended(1)), guardedB),
-			lines("lease Granted b token 101 by Death", "stamp b with 101, gate 0")},
+			lines("lease Granted b token 100 by Lapse", "stamp b with 100, gate -1")},
+		{"a live node does not keep a foreign holder, if the recorded one is dead", quiet(after(confirmed(a, forty, forbid), spec("somebody")), kubeletTerm, 0, true, pod("a", ended(1)), guardedB),
+			lines("lease Granted b token 101 by Death", "stamp b with 101, gate -1")},
 		{"but keeps a seized term", quiet(after(fence, func(l *leaseObject) {}), long, time.Second, true, held), lines("await lapse 40s")},
+	})
+}
+
+// What the controller does for a pod in which nothing confirms.
+func TestAColdGrantIsStampedThenConfirmedAndOnlyThenLosesItsGate(t *testing.T) {
+	a := pod("a", cold)
+	carrying := pod("a", cold, stamped)
+	guard := finalizer(v1alpha1.FinalizerLease)
+	late := see(granted(a, kubelet), time.Second)
+	late.Holder, late.HolderReadLate = pod("a", cold, stamped), true
+	check(t, []rule{
+		{"a grant: the stamp leaves the gate", see(free(kubelet), 0, a), lines("lease Granted a token 100 by Release", "stamp a with 100, gate -1")},
+		{"the control: where an agent confirms, it goes at once", see(free(), 0, a), lines("lease Granted a token 100 by Release", "stamp a with 100, gate 0")},
+		{"a stamp that was missed is made up for", see(granted(a, kubelet), 0, a), lines("stamp a with 100, gate -1", "await take-up 5m0s")},
+		{"a pod that carries the token is confirmed for", see(granted(a, kubelet), 0, carrying),
+			lines("lease Confirmed", "stamp a with 100, gate 0", "await take-up 5m0s")},
+		{"which is no block any more", see(after(granted(a, kubelet), blockedBy(v1alpha1.BlockedPodWriteRefused)), 0, carrying),
+			lines("lease Confirmed", "stamp a with 100, gate 0", "await take-up 5m0s")},
+		{"one that was read late is not written yet", late, lines("lease Confirmed", "await take-up 5m0s")},
+		{"not a pod that is gone", see(granted(a, kubelet), 0), lines("lease Withdrawn Withdrawn")},
+		{"nor one that is going", see(granted(a, kubelet), 0, pod("a", cold, stamped, deleting)), lines("mark a with 100", "lease Withdrawn Withdrawn")},
+		{"nor one that is marked", see(granted(a, kubelet), 0, pod("a", cold, stamped, marked)), lines("mark a with 100", "lease Withdrawn Withdrawn")},
+		{"nor one that is late", see(granted(a, kubelet), takeUp, carrying), lines("mark a with 100", "lease Withdrawn Withdrawn blocked TakeUpFailed")},
+		{"under Forbid it is guarded first", see(granted(a, kubelet, forbid), 0, a), lines("guard a", "await take-up 5m0s")},
+		{"also when it carries the token", see(granted(a, kubelet, forbid), 0, carrying), lines("guard a", "await take-up 5m0s")},
+		{"then confirmed for", see(granted(a, kubelet, forbid), 0, pod("a", cold, stamped, guard)),
+			lines("lease Confirmed", "stamp a with 100, gate 0", "await take-up 5m0s")},
+		{"a pod that lost its gate some other way is an agent's", see(granted(a, kubelet), 0, pod("a", warm, stamped)), lines("await take-up 5m0s")},
+		{"a pod whose grant was taken back is a candidate again", see(released(pod("x"), v1alpha1.OutcomeWithdrawn, func(*leaseObject) {}), 0, pod("a", cold, stamped, marked)),
+			lines("lease Granted a token 103 by Release", "stamp a with 103, gate 0")},
+		{"but not while it might still lose its gate for the old one", see(released(pod("x"), v1alpha1.OutcomeWithdrawn), 0, carrying), lines()},
 	})
 }
 
@@ -58,7 +89,7 @@ func TestWhereTheKubeletSpeaksForTheHolder(t *testing.T) {
 // the next.
 func TestAChangedRenewerHoldsFromTheNextGrant(t *testing.T) {
 	a := pod("a", cold)
-	byKubelet := after(granted(a, kubelet), set(v1alpha1.AnnotationRenewedBy, string(v1alpha1.RenewedByAgent)))
+	byKubelet := after(confirmed(a), set(v1alpha1.AnnotationRenewedBy, string(v1alpha1.RenewedByAgent)))
 	byAgent := after(live(a), kubelet)
 	unconfirmed := after(granted(a), kubelet)
 	check(t, []rule{

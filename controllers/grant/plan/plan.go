@@ -78,11 +78,14 @@ func (d decider) granted() Plan {
 	if why := d.withdrawReason(); why != "" {
 		return d.withdraw(why)
 	}
-	p := d.stamp()
-	p.TakeUp = d.r.Config.TakeUp
-	if d.blockedReason() != "" {
-		p.Actions = append(p.Actions, d.unblock())
+	p, confirms := d.confirm()
+	if !confirms {
+		p = d.stamp()
+		if d.blockedReason() != "" {
+			p.Actions = append(p.Actions, d.unblock())
+		}
 	}
+	p.TakeUp = d.r.Config.TakeUp
 	return p
 }
 

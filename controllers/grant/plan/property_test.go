@@ -40,11 +40,13 @@ func someLease(t *rapid.T, holder *corev1.Pod) *leaseObject {
 	}
 	agent := append(slices.Clone(config), set(v1alpha1.AnnotationRenewedBy, "Agent"))
 	var l *leaseObject
-	switch some(t, "phase", "free", "granted", "live", "released", "wiped", "seized") {
+	switch some(t, "phase", "free", "granted", "confirmed", "live", "released", "wiped", "seized") {
 	case "free":
 		l = after(free(config...), func(l *leaseObject) { l.ResourceVersion = "200" }) // Above every mark.
 	case "granted":
 		l = granted(holder, config...)
+	case "confirmed":
+		l = confirmed(holder, config...)
 	case "live":
 		l = live(holder, agent...)
 	case "released":
@@ -122,6 +124,8 @@ func TestEveryPlan(t *testing.T) {
 		"asks to be woken only for what is still to come":                                   wakesAhead,
 		"removes no pod of others that never worked":                                        sparesOthers,
 		"says what is refused before it is tried again":                                     saysWhatIsRefused,
+		"confirms only for a pod that carries the token, has its gate, and is kept":         confirmsRightly,
+		"takes no gate before the term is confirmed, where nothing else confirms":           takesTheGateLast,
 		"leaves a confirmed term alone while it is heard of":                                keepsTheLiving,
 		"writes nothing but the block on a lease that it cannot understand":                 invalidIsBlocked,
 	} {
@@ -271,6 +275,35 @@ func saysWhatIsRefused(t *rapid.T, o Observed, p Plan) {
 	}
 	if o.Lease.Annotations[v1alpha1.AnnotationBlocked] == "" {
 		t.Fatalf("refused in silence: %v", tell(p))
+	}
+}
+
+func confirmsRightly(t *rapid.T, o Observed, p Plan) {
+	u, _ := leaseWrite(p)
+	if u == nil || u.Event.Reason != ReasonConfirmed {
+		return
+	}
+	r, err := lease.Parse(o.Lease)
+	pod := o.Holder
+	if err != nil || pod == nil || pod.Annotations[v1alpha1.AnnotationToken] != decimal(r.Token) || gate(pod) < 0 || pod.DeletionTimestamp != nil ||
+		(r.Config.OverlapPolicy == v1alpha1.OverlapForbid && !guarded(pod)) {
+		t.Fatalf("%v", tell(p))
+	}
+}
+
+func takesTheGateLast(t *rapid.T, o Observed, p Plan) {
+	for i, a := range p.Actions {
+		s, ok := a.(StampPod)
+		if !ok || s.Gate < 0 {
+			continue
+		}
+		before, err := lease.Parse(o.Lease)
+		if err != nil || before.Config.RenewedBy != v1alpha1.RenewedByKubelet || (before.Phase() == lease.Live && o.Holder == s.Pod) {
+			continue
+		}
+		if u, at := leaseWrite(p); u == nil || at > i || u.Event.Reason != ReasonConfirmed {
+			t.Fatalf("%v", tell(p))
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ func TestAWriteThatIsRefusedIsShownAndTriedAgain(t *testing.T) {
 		{"of a live term", refusing(see(live(a), time.Second, waits), patchA), lines(blocked, "await lapse 15s")},
 		{"a guard", refusing(see(free(forbid), 0, bare), patchA), lines(blocked)},
 		{"is tried again", refusing(see(free(forbid, shown), 0, bare), patchA), lines("guard a")},
-		{"the removal of a pod that never became ready", refusing(quiet(granted(waits, kubelet), takeUp, 0, false, pod("a", warm, stamped)), removeA),
+		{"the removal of a pod that never became ready", refusing(quiet(confirmed(waits), takeUp, 0, false, pod("a", warm, stamped)), removeA),
 			lines(blocked, "await lapse 15s")},
 		{"the removal of what is left, where it is all there is", refusing(see(released(a, v1alpha1.OutcomeLapsed), 0, pod("a", warm, marked)), removeA),
 			lines(blocked, "remove a")},

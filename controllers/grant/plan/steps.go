@@ -19,7 +19,7 @@ import (
 // grant gives the lease to pod and then stamps it. false: it cannot, and the plan
 // says why.
 func (d decider) grant(pod *corev1.Pod, basis lease.Basis) (Plan, bool) {
-	l, err := d.Grant(holderOf(pod), string(pod.UID), d.Issuer, basis, d.Now)
+	l, err := d.Grant(holderOf(pod), d.Issuer, basis, d.Now)
 	switch {
 	case errors.Is(err, lease.ErrNoToken):
 		return d.blocked(v1alpha1.BlockedNoToken, err.Error()), false
@@ -31,7 +31,7 @@ func (d decider) grant(pod *corev1.Pod, basis lease.Basis) (Plan, bool) {
 	p.Actions = []Action{
 		UpdateLease{l, Event{Reason: ReasonGranted, Action: ActionGrant, Pod: pod, Basis: string(basis.Kind),
 			Note: fmt.Sprintf("Granted to pod %s with fencing token %s", pod.Name, token)}},
-		StampPod{pod, token, gate(pod)},
+		d.firstStamp(pod, token),
 	}
 	return p, true
 }
@@ -44,13 +44,27 @@ func (d decider) stamp() Plan {
 	if pod == nil || d.HolderReadLate || pod.DeletionTimestamp != nil || d.stamped() || d.marked() {
 		return Plan{}
 	}
-	p := note("the pod does not carry the grant's token yet")
-	p.Actions = []Action{StampPod{pod, decimal(d.r.Token), gate(pod)}}
+	p := note("the pod does not say yet what the Lease says")
+	switch live := d.r.Phase() == lease.Live; {
+	case live:
+		p.Actions = []Action{StampPod{pod, decimal(d.r.Token), gate(pod)}}
+	case d.confirms(pod) && d.needsGuard(pod):
+		p.Actions = []Action{GuardPod{pod}} // Its policy was changed since the grant.
+	case d.confirms(pod) && d.carries():
+		return Plan{} // The Lease is next.
+	default:
+		p.Actions = []Action{d.firstStamp(pod, decimal(d.r.Token))}
+	}
 	return p
 }
 
 func (d decider) stamped() bool {
-	return gate(d.Holder) < 0 && d.Holder.Annotations[v1alpha1.AnnotationToken] == decimal(d.r.Token)
+	return gate(d.Holder) < 0 && d.carries()
+}
+
+// carries reports whether the holder's pod carries the grant's token.
+func (d decider) carries() bool {
+	return d.Holder.Annotations[v1alpha1.AnnotationToken] == decimal(d.r.Token)
 }
 
 func (d decider) marked() bool {

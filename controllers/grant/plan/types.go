@@ -150,6 +150,7 @@ type Event struct {
 // Reasons and actions of events.
 const (
 	ReasonGranted         = "Granted"
+	ReasonConfirmed       = "Confirmed"
 	ReasonWithdrawn       = "Withdrawn"
 	ReasonTermEnded       = "TermEnded"
 	ReasonEvicted         = "Evicted"

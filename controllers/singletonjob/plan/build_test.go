@@ -123,7 +123,7 @@ func (s *scene) start() lease.Start {
 func (s *scene) granted(ordinal int32) *scene {
 	p := s.at(ordinal)
 	s.step(func(o lease.Observation) (*coordinationv1.Lease, error) {
-		return o.Grant(lease.Holder(p.Name, string(p.UID)), string(p.UID), "c/ns/j", lease.Basis{Kind: lease.ByLapse}, noon)
+		return o.Grant(lease.Holder(p.Name, string(p.UID)), "c/ns/j", lease.Basis{Kind: lease.ByLapse}, noon)
 	})
 	p.Annotations[v1alpha1.AnnotationToken] = s.Lease.Annotations[v1alpha1.AnnotationToken]
 	p.Spec.SchedulingGates = nil

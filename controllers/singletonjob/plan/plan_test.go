@@ -201,7 +201,7 @@ func TestActions(t *testing.T) {
 			held:  "False/Granted", ordinals: []int32{0},
 		},
 		"suspended: without an agent the holder is deleted": {
-			scene: newScene(active(0), suspend, kubelet).withLease().withPod(0).granted(0).pod(0, runs).seen(),
+			scene: newScene(active(0), suspend, kubelet).withLease().withPod(0).granted(0).confirmed().pod(0, runs).seen(),
 			want:  []string{`update lease closed="Suspended" end="" floor=0 opens=false`, "delete j-0 same=false"},
 			held:  "True/Live", ordinals: []int32{0},
 		},

@@ -114,7 +114,7 @@ func (m *model) grant() {
 	if p == nil || m.lease == nil || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return
 	}
-	l, err := m.lapsedLease().Grant(lease.Holder(p.Name, string(p.UID)), string(p.UID), "c/ns/j", lease.Basis{Kind: lease.ByLapse}, m.now)
+	l, err := m.lapsedLease().Grant(lease.Holder(p.Name, string(p.UID)), "c/ns/j", lease.Basis{Kind: lease.ByLapse}, m.now)
 	if errors.Is(err, lease.ErrNotRecorded) || !m.put(l, err) {
 		return
 	}

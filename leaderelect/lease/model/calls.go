@@ -22,6 +22,7 @@ const (
 	callWithdraw
 	callEnd
 	callOpen
+	callConfirmFor
 	callCheck
 	callConfirm
 	callRenew
@@ -93,13 +94,15 @@ func (m *model) evaluate(c call) (*coordinationv1.Lease, error) {
 	basis := lease.Basis{Kind: c.Basis, Holder: holderName(c.View.Grantee), Started: nonceText(c.View.Started), Succeeded: c.Succeeded}
 	switch c.Function {
 	case callGrant:
-		return o.Grant(holderName(c.Who), uidOf(c.Who), "issuer", basis, epoch)
+		return m.grant(o, c.Who, basis)
 	case callWithdraw:
 		return o.Withdraw()
 	case callEnd:
 		return o.End(basis)
 	case callOpen:
 		return o.SetClosed("")
+	case callConfirmFor:
+		return o.ConfirmFor(uidOf(c.Who), epoch)
 	case callConfirm:
 		return o.Confirm(start, epoch)
 	case callRenew:

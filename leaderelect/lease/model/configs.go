@@ -62,6 +62,11 @@ func configurations() []Config {
 			c.RenewedBy, c.ToCompletion, c.Death, c.Gated = v1alpha1.RenewedByKubelet, true, true, true
 			c.Budget.Crashes, c.Budget.Foreign = 1, 2
 		}),
+		with(base("kubelet, Forbid, pods go"), func(c *Config) {
+			forbid(c)
+			c.RenewedBy, c.Death, c.Gated = v1alpha1.RenewedByKubelet, true, true
+			c.Budget.PodDeletions, c.Budget.Grants = 2, 3
+		}),
 		with(base("deletion"), func(c *Config) { c.Duration, c.ToCompletion, c.Budget.Deletions, c.Budget.Grants = 2, true, 1, 3 }),
 		with(base("deletion, Forbid"), func(c *Config) {
 			forbid(c)

@@ -10,8 +10,9 @@
 //
 //   - Two controllers (observer.go, owner.go), each with a view of the Lease as
 //     old as may be, and a clock of its own for the age of that view. They grant,
-//     withdraw, end, mark and stamp pods, record in the owner's status, create,
-//     open, and remove the finalizer.
+//     withdraw, end, mark and stamp pods, confirm for pods in which nothing can,
+//     let go of pods that are deleted, record in the owner's status, create, open,
+//     and remove the finalizer.
 //   - Two pods (pods.go) with an agent each (agent.go), and a second agent that
 //     somebody starts in the first pod. Agents confirm, renew, stop, succeed,
 //     fail and release; they crash, and the kubelet restarts their container in
@@ -27,7 +28,8 @@
 //   - Time, in ticks. Clocks of different parts run at the same rate; a term is
 //     trusted for the whole ticks within lease.Timing's trust.
 //
-// After every step S1, S2, S5, S6, S8 and S9 of the design must hold.
+// After every step S1, S2, S5, S6, S8 and S9 of the design must hold; and, of L1,
+// that a term which only a proof can end has a pod that can prove it.
 //
 // # Bounds
 //
@@ -36,7 +38,7 @@
 // number of renewals and, where Budget.Grants is zero, of grants have no bound:
 // numbers are renumbered by rank (canon.go), clocks stop where more makes no
 // difference, and so the states are finite. Bounded are foreign writes,
-// deletions, crashes, second agents and edits, by Budget; and by the number of
+// deletions, also of pods, crashes, second agents and edits, by Budget; and by the number of
 // controllers and pods.
 //
 // # Reductions
@@ -61,7 +63,7 @@
 // work in time (S3) and what the protected resource refuses (S4); a store that is
 // restored; vouching; the lapse of a pod and its node under renewedBy Kubelet, so
 // that Kubelet is searched under Forbid only, where there is none; and whether
-// anything ever happens (L1).
+// anything ever happens (the rest of L1).
 //
 // # Rules
 //

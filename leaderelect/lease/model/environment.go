@@ -15,6 +15,7 @@ func (m *model) environmentSteps(s *state) {
 		m.do(s, label{Kind: deletes}, func(n *state) bool { return m.softDelete(n) })
 		m.do(s, label{Kind: vanishes}, func(n *state) bool { return m.vanish(n) })
 	}
+	m.deletePodSteps(s)
 	if s.Left.Edits > 0 && s.Lease.present() {
 		m.do(s, label{Kind: edits}, func(n *state) bool { return m.edit(n) })
 	}

@@ -23,6 +23,7 @@ const (
 	marks
 	readsPod
 	stamps
+	confirmsFor
 	records
 	opens
 	unfinalizes
@@ -52,6 +53,8 @@ const (
 	seizes
 	deletes
 	vanishes
+	deletesPod
+	freesPod
 	edits
 	kinds // How many there are.
 )
@@ -70,6 +73,7 @@ var text = [kinds]string{
 	marks:        "%c writes into %p that its term ends",
 	readsPod:     "%c reads %p",
 	stamps:       "%c stamps %p with the token",
+	confirmsFor:  "%c confirms for %p",
 	records:      "%c records the term in the owner's status",
 	opens:        "%c looks at the owner and opens the Lease",
 	unfinalizes:  "%c removes the finalizer",
@@ -99,6 +103,8 @@ var text = [kinds]string{
 	seizes:       "a foreign elector seizes the Lease",
 	deletes:      "somebody deletes the Lease",
 	vanishes:     "the Lease vanishes in spite of its finalizer",
+	deletesPod:   "somebody deletes %n",
+	freesPod:     "%c lets go of %p, which is gone",
 	edits:        "somebody changes the configured duration",
 }
 

@@ -18,6 +18,7 @@ func (m *model) observerSteps(s *state, i int) {
 	if m.Gated {
 		m.podReadSteps(s, i)
 		m.stampStep(s, i)
+		m.freeStep(s, i)
 	}
 	m.ownerSteps(s, i)
 	if !o.View.present() || (!s.current(i) && m.Without != writesCarryUID) {
@@ -33,14 +34,15 @@ func (m *model) observerSteps(s *state, i int) {
 func (m *model) see(s *state, i int) bool {
 	o := &s.Observer[i]
 	justified := o.Pod.Pod != nobody && s.Lease.present()
-	if o.View == s.Lease && o.Pod.Justified == justified {
+	over := m.Budget.PodDeletions > 0 && o.Pod.Pod != nobody && !(s.Lease.open() && s.Lease.Grantee == o.Pod.Pod)
+	if o.View == s.Lease && o.Pod.Justified == justified && o.Pod.Over == over {
 		return false
 	}
 	same := o.View.present() && s.Lease.present() && m.print(o.View) == m.print(s.Lease)
 	if !same && m.Without != oneObservation {
 		o.Age = 0
 	}
-	o.View, o.Pod.Justified = s.Lease, justified
+	o.View, o.Pod.Justified, o.Pod.Over = s.Lease, justified, over
 	return true
 }
 
@@ -55,7 +57,7 @@ type argument struct {
 func (m *model) arguments(s *state, i int) []argument {
 	o := &s.Observer[i]
 	found := []argument{{Kind: lease.ByRelease, Age: o.Age}, {Kind: lease.ByLapse, Age: o.Age}}
-	if g := o.View.Grantee; m.Death && o.View.open() && g != nobody {
+	if g := o.View.Grantee; m.Death && o.View.open() && g != nobody && !s.Pod[g-1].Gone {
 		if proof := m.judge(&s.Pod[g-1], o.View.Started); proof.Kind == lease.ByDeath {
 			found = append(found, argument{lease.ByDeath, proof.Succeeded, o.Age})
 		}
@@ -86,9 +88,10 @@ func grants(why lease.BasisKind) kind {
 	return map[lease.BasisKind]kind{lease.ByRelease: grantsFree, lease.ByLapse: grantsLapsed, lease.ByDeath: grantsDead}[why]
 }
 
-// candidate reports whether a pod can be granted the lease.
+// candidate reports whether a pod can be granted the lease. A cache may still
+// have one that is going, or gone.
 func (m *model) candidate(p *pod) bool {
-	if p.Deleting || (m.kubelet() && !p.Gated) {
+	if m.kubelet() && !p.Gated {
 		return false
 	}
 	return p.Report.State != terminated || m.restarts(p.Report.Exit)
@@ -153,11 +156,16 @@ func (m *model) podReadSteps(s *state, i int) {
 }
 
 // stampStep: give the holder's pod its token, and remove its gate, at the
-// version that was read before the Lease.
+// version that was read before the Lease. Where a controller confirms for the
+// pod, the gate goes only when it has.
 func (m *model) stampStep(s *state, i int) {
 	o := &s.Observer[i]
 	g := o.View.Grantee
-	if !m.mayStamp(s, o.View) || o.Pod.Pod != g || (!o.Pod.Justified && m.Without != podReadFirst) || s.Pod[g-1].Token == o.View.Token {
+	if !m.mayStamp(s, o.View) || o.Pod.Pod != g || (!o.Pod.Justified && m.Without != podReadFirst) {
+		return
+	}
+	takes := !m.kubelet() || o.View.live()
+	if p := &s.Pod[g-1]; p.Token == o.View.Token && (!takes || !p.Gated) {
 		return
 	}
 	m.do(s, label{Kind: stamps, Who: i, Pod: int(g) - 1}, func(n *state) bool {
@@ -166,7 +174,7 @@ func (m *model) stampStep(s *state, i int) {
 		if n.EndedByManager&bit(token) != 0 || token < pod.Token {
 			n.Broken = s5PodCarriesItsToken
 		}
-		pod.Token, pod.Gated = token, false
+		pod.Token, pod.Gated = token, pod.Gated && !takes
 		touch(n, int(g-1))
 		return true
 	})

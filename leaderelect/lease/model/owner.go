@@ -8,6 +8,7 @@ package model
 // keepSteps: what a controller does with a Lease that it has seen, besides
 // granting and ending.
 func (m *model) keepSteps(s *state, i int) {
+	m.confirmForStep(s, i)
 	if m.Budget.Deletions > 0 && !m.CarryFromPods {
 		m.do(s, label{Kind: records, Who: i}, func(n *state) bool { return m.record(n, i) })
 	}

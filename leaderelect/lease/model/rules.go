@@ -39,6 +39,7 @@ const (
 	tokenRecordedFirst
 	recordGoesForward
 	markIsNoProof
+	confirmedAfterStamp
 )
 
 // String says what is done when the rule is left out.
@@ -74,6 +75,7 @@ func (r rule) String() string {
 		tokenRecordedFirst:     "a token above the version is granted unrecorded",
 		recordGoesForward:      "a Lease that knows less overwrites the owner's record",
 		markIsNoProof:          "a mark that a pod's term ends is taken for its end",
+		confirmedAfterStamp:    "a grant confirms for its pod before the pod was stamped",
 	}[r]
 }
 
@@ -88,6 +90,7 @@ const (
 	s6WorkNeverOverlaps
 	s8OneStartPerToken
 	s9CompletedStaysSo
+	l1EndCanBeProven
 )
 
 func (i invariant) String() string {
@@ -99,6 +102,7 @@ func (i invariant) String() string {
 		s6WorkNeverOverlaps:  "S6: work overlaps under Forbid",
 		s8OneStartPerToken:   "S8: work started twice with one token",
 		s9CompletedStaysSo:   "S9: a grant after completion was recorded",
+		l1EndCanBeProven:     "L1: a term that only a proof can end has lost the pod that could prove it",
 	}[i]
 }
 

@@ -47,6 +47,7 @@ var mutants = []struct {
 	{tokenRecordedFirst, "raised token", s1TokensRise},
 	{recordGoesForward, "deletion", s2OneTrusted},
 	{markIsNoProof, "deletion, cold pods", s2OneTrusted},
+	{confirmedAfterStamp, "kubelet, Forbid, pods go", l1EndCanBeProven},
 }
 
 func TestWithoutARuleAnInvariantBreaks(t *testing.T) {

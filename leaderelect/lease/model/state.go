@@ -84,6 +84,8 @@ type podRead struct {
 	Pod who
 	// Justified: the Lease was read after the pod.
 	Justified bool
+	// Over: that Lease had no open term of the pod.
+	Over bool
 }
 
 // Phases of an agent.
@@ -150,6 +152,7 @@ type report struct {
 type pod struct {
 	Token, Ended    num
 	Gated, Deleting bool
+	Gone            bool   // The object is no more.
 	Report          report // As the store has it.
 	Now             report // As it is.
 	Run             uint8  // The container's run.
@@ -176,7 +179,7 @@ const (
 
 // budget bounds what the environment does.
 type budget struct {
-	Foreign, Deletions, Crashes, Execs, Edits, Grants uint8
+	Foreign, Deletions, PodDeletions, Crashes, Execs, Edits, Grants uint8
 }
 
 // state is a state of the whole system. It has no pointers, so that equal

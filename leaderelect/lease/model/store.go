@@ -114,4 +114,5 @@ func (m *model) inspect(s *state) {
 	if m.forbid() && works > 1 {
 		s.Broken = s6WorkNeverOverlaps
 	}
+	m.inspectProvable(s)
 }

@@ -71,7 +71,7 @@ func (o *observer) key() [24]byte {
 	return [...]byte{
 		v.UID, v.RV, v.Stamp, v.Token, v.Released, v.Holder, v.Grantee, v.Started, v.Duration, v.Longest, v.Configured,
 		v.Closed, v.Floor, digit(v.Deleting), digit(v.Finalizer), digit(v.SameTerm),
-		o.Pod.Pod, digit(o.Pod.Justified), digit(w.Read), w.Token, w.Holder, digit(w.Complete), w.Floor, 0,
+		o.Pod.Pod, digit(o.Pod.Justified), digit(o.Pod.Over), digit(w.Read), w.Token, w.Holder, digit(w.Complete), w.Floor,
 	}
 }
 
