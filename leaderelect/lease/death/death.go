@@ -8,6 +8,27 @@
 // Phase, deletion, NotReady, a missing object or a deleted Node prove nothing:
 // pod garbage collection writes phase Failed and removes the object of a pod
 // whose processes still run on a machine that is merely cut off.
+//
+// # Containers that never started
+//
+// Of a pod that ends while its init containers run, the kubelet never reports an
+// end of the containers behind them, since they never began: they stay Waiting
+// for ever. They are taken for ended if all of this holds:
+//
+//   - The kubelet has reported the container as Waiting, without an earlier run
+//     or a restart. No report at all is no proof.
+//   - An ordinary init container before it is terminated now, with another
+//     status than 0. A kubelet starts nothing behind an init container that has
+//     not succeeded; and it runs an init container again only in a new sandbox,
+//     when all of the old one is stopped. So at the time of that report nothing
+//     behind the failed one ran.
+//   - That init container will not run again, so that nothing behind it will:
+//     either the kubelet made its final report on a pod that is deleted, after
+//     which it starts nothing; or the pod's restart policy is Never, and no rule
+//     of a container says otherwise.
+//
+// A container that waits behind init containers which all succeeded is not
+// proven to have ended: it may be starting.
 package death
 
 import (
@@ -45,33 +66,55 @@ func Judge(pod *corev1.Pod, started string) Proof {
 		return Proof{Reason: "container " + name + " is not reported to have ended"}
 	}
 	if pod.DeletionTimestamp != nil && finalReport(pod) {
-		return Proof{Dead: true, Succeeded: succeeded(pod, started), Reason: "all containers ended, and the kubelet made its final report"}
+		return Proof{Dead: true, Succeeded: succeeded(pod, started), Reason: "all containers ended or never started, and the kubelet made its final report"}
 	}
 	for _, c := range containers(pod) {
 		if name, ok := cannotRestart(pod, c, started); !ok {
 			return Proof{Reason: "container " + name + " may have restarted or may restart with the token"}
 		}
 	}
-	return Proof{Dead: true, Succeeded: succeeded(pod, started), Reason: "all containers ended"}
+	return Proof{Dead: true, Succeeded: succeeded(pod, started), Reason: "all containers ended or never started"}
 }
 
 type container struct {
 	spec   corev1.Container
 	status *corev1.ContainerStatus
 	init   bool
+	// behind is the first init container before it that failed; nil: none did.
+	behind *container
 }
 
 // containers pairs every container of the spec with its status, nil if the
 // kubelet has reported none.
 func containers(pod *corev1.Pod) []container {
 	var all []container
+	var failed *container
 	for _, c := range pod.Spec.InitContainers {
-		all = append(all, container{c, statusOf(pod.Status.InitContainerStatuses, c.Name), true})
+		one := container{c, statusOf(pod.Status.InitContainerStatuses, c.Name), true, failed}
+		if failed == nil && one.failedInit() {
+			failed = &one
+		}
+		all = append(all, one)
 	}
 	for _, c := range pod.Spec.Containers {
-		all = append(all, container{c, statusOf(pod.Status.ContainerStatuses, c.Name), false})
+		all = append(all, container{c, statusOf(pod.Status.ContainerStatuses, c.Name), false, failed})
 	}
 	return all
+}
+
+// failedInit reports whether it is an ordinary init container, not a sidecar,
+// that is terminated now, without success.
+func (c container) failedInit() bool {
+	sidecar := c.spec.RestartPolicy != nil && *c.spec.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	return c.init && !sidecar && c.status != nil && c.status.State.Terminated != nil && c.status.State.Terminated.ExitCode != 0
+}
+
+// neverStarted reports whether the container was reported to wait, has not run
+// before, and stands behind an init container that failed.
+func (c container) neverStarted() bool {
+	s := c.status
+	return c.behind != nil && s != nil && s.State.Waiting != nil && s.LastTerminationState == (corev1.ContainerState{}) &&
+		s.RestartCount == 0 && (s.Started == nil || !*s.Started)
 }
 
 func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
@@ -89,6 +132,9 @@ func unfinished(pod *corev1.Pod) (string, bool) {
 		return "(none)", false
 	}
 	for _, c := range all {
+		if c.neverStarted() {
+			continue
+		}
 		if c.status == nil || (c.status.State.Terminated == nil && c.status.LastTerminationState.Terminated == nil) {
 			return c.spec.Name, false
 		}
@@ -100,17 +146,26 @@ func unfinished(pod *corev1.Pod) (string, bool) {
 // it is terminated and its restart policy lets it stay so, or its end carries
 // the nonce of the start, so that whatever runs there now is a later one.
 func cannotRestart(pod *corev1.Pod, c container, started string) (string, bool) {
+	if c.neverStarted() {
+		return c.spec.Name, pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !restartsItself(pod, *c.behind)
+	}
 	if endOf(c.status, started) != nil {
 		return "", true
 	}
 	t := c.status.State.Terminated
-	if t == nil || restartsAll(pod) || c.spec.RestartPolicy != nil || len(c.spec.RestartPolicyRules) > 0 {
-		return c.spec.Name, false // Its own policy or rules, or another container's, may start it again.
+	if t == nil || restartsItself(pod, c) {
+		return c.spec.Name, false
 	}
 	final := pod.Spec.RestartPolicy == corev1.RestartPolicyNever ||
 		(pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && t.ExitCode == 0) ||
 		(c.init && t.ExitCode == 0)
 	return c.spec.Name, final
+}
+
+// restartsItself reports whether its own policy or rules, or another's rule, may
+// start the container again, whatever the pod's policy says.
+func restartsItself(pod *corev1.Pod, c container) bool {
+	return restartsAll(pod) || c.spec.RestartPolicy != nil || len(c.spec.RestartPolicyRules) > 0
 }
 
 // restartsAll reports whether the end of some container starts all of them
@@ -137,11 +192,11 @@ func endOf(s *corev1.ContainerStatus, started string) *corev1.ContainerStateTerm
 	return nil
 }
 
-// finalReport reports whether every container is terminated now and the kubelet
-// wrote its last word on the pod.
+// finalReport reports whether every container is terminated now, or never
+// started, and the kubelet wrote its last word on the pod.
 func finalReport(pod *corev1.Pod) bool {
 	for _, c := range containers(pod) {
-		if c.status.State.Terminated == nil {
+		if c.status.State.Terminated == nil && !c.neverStarted() {
 			return false
 		}
 	}

@@ -154,18 +154,55 @@ func TestWhatProvesNothing(t *testing.T) {
 
 func TestDeathWithoutANonce(t *testing.T) {
 	judge(t, map[string]testCase{
-		"deleting, never bound":              {pod(always, deleting, unbound), mine, dead},
-		"final report PodFailed":             {pod(always, deleting, ready(corev1.ConditionFalse, "PodFailed"), statuses(ended("work", 137, ""))), mine, dead},
-		"final report PodCompleted":          {pod(always, deleting, ready(corev1.ConditionFalse, "PodCompleted"), statuses(ended("work", 0, ""))), mine, success},
-		"Never, failed":                      {pod(never, statuses(ended("work", 1, ""))), mine, dead},
-		"Never, succeeded":                   {pod(never, statuses(ended("work", 0, ""))), mine, success},
-		"OnFailure, succeeded":               {pod(onFailure, statuses(ended("work", 0, ""))), mine, success},
-		"OnFailure, failed: it restarts":     {pod(onFailure, statuses(ended("work", 1, ""))), mine, alive},
-		"Always, ended: it restarts":         {pod(always, statuses(ended("work", 0, ""))), mine, alive},
-		"never confirmed, Never":             {pod(never, statuses(ended("work", 1, ""))), "", dead},
-		"init container ended well":          {pod(never, initContainer(corev1.Container{Name: "i"}), initStatuses(ended("i", 0, "")), statuses(ended("work", 0, ""))), mine, success},
-		"init failed, Never, work never ran": {pod(never, initContainer(corev1.Container{Name: "i"}), initStatuses(ended("i", 1, "")), statuses(waiting("work"))), mine, alive},
-		"one of two failed":                  {pod(never, second(corev1.Container{Name: "b"}), statuses(ended("work", 0, ""), ended("b", 1, ""))), mine, dead},
+		"deleting, never bound":          {pod(always, deleting, unbound), mine, dead},
+		"final report PodFailed":         {pod(always, deleting, ready(corev1.ConditionFalse, "PodFailed"), statuses(ended("work", 137, ""))), mine, dead},
+		"final report PodCompleted":      {pod(always, deleting, ready(corev1.ConditionFalse, "PodCompleted"), statuses(ended("work", 0, ""))), mine, success},
+		"Never, failed":                  {pod(never, statuses(ended("work", 1, ""))), mine, dead},
+		"Never, succeeded":               {pod(never, statuses(ended("work", 0, ""))), mine, success},
+		"OnFailure, succeeded":           {pod(onFailure, statuses(ended("work", 0, ""))), mine, success},
+		"OnFailure, failed: it restarts": {pod(onFailure, statuses(ended("work", 1, ""))), mine, alive},
+		"Always, ended: it restarts":     {pod(always, statuses(ended("work", 0, ""))), mine, alive},
+		"never confirmed, Never":         {pod(never, statuses(ended("work", 1, ""))), "", dead},
+		"init container ended well":      {pod(never, initContainer(corev1.Container{Name: "i"}), initStatuses(ended("i", 0, "")), statuses(ended("work", 0, ""))), mine, success},
+		"one of two failed":              {pod(never, second(corev1.Container{Name: "b"}), statuses(ended("work", 0, ""), ended("b", 1, ""))), mine, dead},
+	})
+}
+
+func TestContainersThatNeverStarted(t *testing.T) {
+	one, two := initContainer(corev1.Container{Name: "i"}), initContainer(corev1.Container{Name: "j"})
+	ruled := initContainer(corev1.Container{Name: "i", RestartPolicyRules: rules(corev1.ContainerRestartRuleActionRestart)})
+	finally := func(p *corev1.Pod) { deleting(p); ready(corev1.ConditionFalse, "PodFailed")(p) }
+	counted := func(name string) corev1.ContainerStatus {
+		s := waiting(name)
+		s.RestartCount = 1
+		return s
+	}
+	begun := func(name string) corev1.ContainerStatus {
+		s := waiting(name)
+		yes := true
+		s.Started = &yes
+		return s
+	}
+	judge(t, map[string]testCase{
+		"deleted while an init container ran":           {pod(always, one, finally, initStatuses(ended("i", 137, "")), statuses(waiting("work"))), mine, dead},
+		"the first of two":                              {pod(always, one, two, finally, initStatuses(ended("i", 137, ""), waiting("j")), statuses(waiting("work"))), mine, dead},
+		"the second of two":                             {pod(always, one, two, finally, initStatuses(ended("i", 0, ""), ended("j", 143, "")), statuses(waiting("work"))), mine, dead},
+		"a sidecar behind it":                           {pod(always, one, sidecar("s"), finally, initStatuses(ended("i", 1, ""), waiting("s")), statuses(waiting("work"))), mine, dead},
+		"an init container failed, Never":               {pod(never, one, initStatuses(ended("i", 1, "")), statuses(waiting("work"))), mine, dead},
+		"an init container failed, OnFailure":           {pod(onFailure, one, initStatuses(ended("i", 1, "")), statuses(waiting("work"))), mine, alive},
+		"failed, Never, but its rules start it again":   {pod(never, ruled, initStatuses(ended("i", 75, "")), statuses(waiting("work"))), mine, alive},
+		"deleted, but that is not the last word":        {pod(always, one, deleting, initStatuses(ended("i", 137, "")), statuses(waiting("work"))), mine, alive},
+		"behind one that succeeded: it may be starting": {pod(always, one, finally, initStatuses(ended("i", 0, "")), statuses(waiting("work"))), mine, alive},
+		"behind one that waits":                         {pod(always, one, finally, initStatuses(waiting("i")), statuses(waiting("work"))), mine, alive},
+		"before the one that failed":                    {pod(always, one, two, finally, initStatuses(waiting("i"), ended("j", 1, "")), statuses(waiting("work"))), mine, alive},
+		"behind a sidecar that failed":                  {pod(always, sidecar("s"), finally, initStatuses(ended("s", 1, "")), statuses(waiting("work"))), mine, alive},
+		"a sidecar runs":                                {pod(always, sidecar("s"), one, finally, initStatuses(running("s"), ended("i", 1, "")), statuses(waiting("work"))), mine, alive},
+		"it runs":                                       {pod(always, one, finally, initStatuses(ended("i", 1, "")), statuses(running("work"))), mine, alive},
+		"it ran before":                                 {pod(always, one, finally, initStatuses(ended("i", 1, "")), statuses(lately(waiting("work"), 1, ""))), mine, alive},
+		"it was started again":                          {pod(always, one, finally, initStatuses(ended("i", 1, "")), statuses(counted("work"))), mine, alive},
+		"it is said to have started":                    {pod(always, one, finally, initStatuses(ended("i", 1, "")), statuses(begun("work"))), mine, alive},
+		"it was not reported at all":                    {pod(always, one, finally, initStatuses(ended("i", 1, ""))), mine, alive},
+		"the init container runs again":                 {pod(always, one, finally, initStatuses(lately(running("i"), 1, "")), statuses(waiting("work"))), mine, alive},
 	})
 }
 
