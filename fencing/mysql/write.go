@@ -151,11 +151,9 @@ type beginner interface {
 }
 
 // inTransaction runs fn in a transaction, and commit if fn returns nil;
-// otherwise it rolls back. Package database/sql rolls a transaction back in the
-// background when its context ends, and does not say when it has done so; so the
-// transaction does not end with ctx, which its statements take.
+// otherwise, or if ctx ends before, it rolls back.
 func inTransaction(ctx context.Context, db beginner, fn, commit func(tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -171,13 +169,19 @@ func inTransaction(ctx context.Context, db beginner, fn, commit func(tx *sql.Tx)
 
 // withoutAutocommit runs fn while the session is out of autocommit mode. To
 // return to that mode commits what is open, so whatever fn may have left is
-// rolled back first, and a session in which that fails is closed.
+// rolled back first, and a session in which that fails is closed. So is one whose
+// context ended: package database/sql then rolls back in the background, and does
+// not say when it has done so.
 func withoutAutocommit(ctx context.Context, conn *sql.Conn, fn func() error) error {
 	if _, err := conn.ExecContext(ctx, "SET autocommit = 0"); err != nil {
 		discard(conn)
 		return err
 	}
 	err := fn()
+	if err != nil && ctx.Err() != nil {
+		discard(conn)
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	end := []string{"SET autocommit = 1"}
