@@ -17,6 +17,13 @@ const (
 	// LabelJob on a pod, Lease, Role or RoleBinding names the SingletonJob that
 	// it belongs to.
 	LabelJob = "leasehold.dev/job"
+	// LabelRole on a pod is by what Services select the leader: RoleLeader or
+	// RoleStandby. Only the manager writes it.
+	LabelRole = "leasehold.dev/role"
+	// RoleLeader is the LabelRole of the pod that holds the lease.
+	RoleLeader = "leader"
+	// RoleStandby is the LabelRole of the others.
+	RoleStandby = "standby"
 	// LabelManagedBy and ManagedBy are the recommended label of things that
 	// Leasehold makes.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
@@ -118,6 +125,10 @@ const (
 	// AnnotationEndedVersion is the pod's resourceVersion on which the ended
 	// token was written, so that the write always changes the pod.
 	AnnotationEndedVersion = "leasehold.dev/ended-version"
+	// AnnotationWasReady on a pod is the token with which its kubelet stands for
+	// its term, once the pod has been ready: from then on it lapses when it is
+	// not.
+	AnnotationWasReady = "leasehold.dev/was-ready"
 	// AgentVolume is the name of the image volume with the agent, and AgentPath
 	// where the work's container finds it.
 	AgentVolume = "leasehold-agent"

@@ -54,10 +54,11 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, p plan.Plan) (al
 }
 
 // othersDependOn reports whether what follows in a plan may be done only after
-// the action. On the removal of a pod, and on its release, nothing depends.
+// the action. On the removal of a pod, its release, and what is noted on it,
+// nothing depends.
 func othersDependOn(a plan.Action) bool {
 	switch a.(type) {
-	case plan.RemovePod, plan.FreePod:
+	case plan.RemovePod, plan.FreePod, plan.NoteReady:
 		return false
 	}
 	return true
@@ -77,6 +78,8 @@ func (r *Reconciler) applyOne(ctx context.Context, o *observation, a plan.Action
 		return r.remove(ctx, o, a)
 	case plan.GuardPod:
 		return r.patch(ctx, o, a.Pod, "guard", guardPatch(a.Pod))
+	case plan.NoteReady:
+		return r.noteReady(ctx, o, a)
 	case plan.FreePod:
 		return r.patch(ctx, o, a.Pod, "free", freePatch(a.Pod))
 	}
@@ -129,6 +132,21 @@ func (r *Reconciler) mark(ctx context.Context, o *observation, a plan.MarkEnded)
 		// No pod, nothing to stamp.
 		return client.IgnoreNotFound(r.Client.Patch(ctx, a.Pod.DeepCopy(), client.RawPatch(types.JSONPatchType, body)))
 	})
+}
+
+// noteReady needs no version: once true, it stays so.
+func (r *Reconciler) noteReady(ctx context.Context, o *observation, a plan.NoteReady) (result, error) {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": a.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationWasReady: a.Token},
+	}})
+	if err != nil {
+		return result{}, err
+	}
+	did, err := r.writePod(o, a.Pod, false, "annotate", func() error {
+		return r.Client.Patch(ctx, a.Pod.DeepCopy(), client.RawPatch(types.MergePatchType, body))
+	})
+	did.lost = false // Nothing else in the plan rests on it.
+	return did, err
 }
 
 func (r *Reconciler) revoke(ctx context.Context, o *observation, a plan.RevokePod) (result, error) {

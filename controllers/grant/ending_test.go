@@ -4,6 +4,7 @@
 package grant
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"leasehold.dev/api/v1alpha1"
 )
 
 // A pod that is deleted while it still starts may never be reported to have
@@ -67,4 +70,73 @@ func (w *world) bind(p *corev1.Pod) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
 	w.must(w.api.Create(w.t.Context(), l))
 	return l
+}
+
+// That the pod was ready once is known to whoever watches; a process that was
+// started since must know it, too, or a pod that is not ready any more would hold
+// the lease for its whole take-up.
+func TestAFreshInstanceKnowsThatThePodWasReady(t *testing.T) {
+	t.Parallel()
+	for name, forgotten := range map[string]bool{"from the pod": false, "the control: nothing is written there": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.createLease(kubelet)
+			a := w.createPod("a", cold)
+			r := w.instance()
+			w.settle(r)
+			node := w.bind(a)
+			running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			w.report(a, running, true)
+			w.settle(r)
+			if forgotten {
+				p := w.pod("a")
+				delete(p.Annotations, v1alpha1.AnnotationWasReady)
+				w.must(w.api.Update(t.Context(), p))
+			}
+			w.report(a, running, false)
+			fresh := w.instance()
+			for range 4 {
+				w.reconcile(fresh)
+				w.clock.Step(term / 3)
+				beatNode(w, node)
+			}
+			w.reconcile(fresh)
+			if open := w.record().Open(); open != forgotten {
+				t.Errorf("open: %t, want %t", open, forgotten)
+			}
+		})
+	}
+}
+
+// What a kubelet does not admit never starts, and no phase proves that. The
+// report that it makes when the pod is deleted does.
+func TestAPodThatItsNodeRefusesEndsItsTermByTheReportOfItsDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createLease(kubelet, forbid)
+	a := w.createPod("a", cold, ours, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30)) })
+	w.createPod("b", cold, ours)
+	r := w.instance()
+	w.settle(r)
+	w.bind(a)
+	p := w.pod("a")
+	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeAffinity", Message: "Pod was rejected: Pod Predicate NodeAffinity failed"}
+	w.must(w.api.Status().Update(t.Context(), p))
+	w.settle(r)
+	if p = w.pod("a"); p == nil || p.DeletionTimestamp == nil || !w.record().Open() {
+		t.Fatalf("want it deleted, kept, and its term open: %v", p)
+	}
+	if said := strings.Join(spoken(r), "\n"); !strings.Contains(said, "Predicate NodeAffinity failed") {
+		t.Errorf("events:\n%s", said)
+	}
+	w.waits("b")
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "work", Image: "work", State: died(137)}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}}
+	w.must(w.api.Status().Update(t.Context(), p))
+	w.settle(r)
+	w.held("b")
+	if w.pod("a") != nil {
+		t.Error("its finalizer was not taken off")
+	}
 }

@@ -6,6 +6,7 @@ package grant
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
 )
 
@@ -32,7 +34,7 @@ func (r *Reconciler) observeSilence(ctx context.Context, o *observation, record 
 		r.hear(o, goneSubject(client.ObjectKeyFromObject(o.Lease)), record.GrantHolder, "1", begun)
 		return nil
 	}
-	r.observePod(o, pod, begun)
+	r.observePod(o, record, pod, begun)
 	if pod.Spec.NodeName == "" {
 		return nil
 	}
@@ -58,9 +60,9 @@ func (r *Reconciler) hear(o *observation, subject, value, version string, begun 
 	o.speakers = append(o.speakers, subject)
 }
 
-func (r *Reconciler) observePod(o *observation, pod *corev1.Pod, begun time.Time) {
+func (r *Reconciler) observePod(o *observation, record lease.Record, pod *corev1.Pod, begun time.Time) {
 	value, wasReady := readiness(pod), podSubject(pod.UID, podWasReady)
-	if value == string(corev1.ConditionTrue) {
+	if value == string(corev1.ConditionTrue) || pod.Annotations[v1alpha1.AnnotationWasReady] == strconv.FormatInt(record.Token, 10) {
 		r.Tracker.Observe(wasReady, "yes", "1", begun)
 	}
 	o.HolderWasReady = r.Tracker.Known(wasReady)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	roleKey    = "leasehold.dev/role"
+	roleKey    = v1alpha1.LabelRole
 	endedKey   = v1alpha1.AnnotationEndedToken
 	versionKey = v1alpha1.AnnotationEndedVersion
 	leaseKey   = v1alpha1.LabelLease

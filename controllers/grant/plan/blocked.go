@@ -64,7 +64,11 @@ func (d decider) waysOut() string {
 	case d.Holder.Spec.NodeName == "":
 		return "Its pod is bound to no node. Way out: delete the pod"
 	}
-	return fmt.Sprintf("It waits for the report of the kubelet of node %s that all containers of pod %s have ended. "+
+	ended := ""
+	if hasEnded(d.Holder) {
+		ended = "The pod has ended, for " + d.endText() + ", but no phase is proof. "
+	}
+	return ended + fmt.Sprintf("It waits for the report of the kubelet of node %s that all containers of pod %s have ended. "+
 		"Ways out: delete the pod and bring the node back; or, sure that the machine is off, taint the node node.kubernetes.io/out-of-service; "+
 		"or force-delete the pod, which counts after %s; or, sure that its processes have ended, %s",
 		d.Holder.Spec.NodeName, d.Holder.Name, d.forceDeleteWait(), byHand)

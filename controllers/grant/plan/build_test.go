@@ -259,6 +259,8 @@ func tellAction(a Action) string {
 		return "remove " + a.Pod.Name
 	case RevokePod:
 		return "revoke " + a.Pod.Name
+	case NoteReady:
+		return fmt.Sprintf("note that %s was ready with %s", a.Pod.Name, a.Token)
 	case GuardPod:
 		return "guard " + a.Pod.Name
 	case FreePod:

@@ -7,11 +7,26 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
 )
 
 const kubeletTerm = 40 * time.Second
+
+var wasReady = annotated(v1alpha1.AnnotationWasReady, "100")
+
+// rejected is what a kubelet says of a pod that it does not admit.
+func rejected(p *podObject) {
+	p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu"
+	p.Status.Message = "Pod was rejected: Node didn't have enough resource: cpu"
+}
+
+// finalReport is its last word on a pod that is deleted.
+func finalReport(p *podObject) {
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}}
+}
 
 // quiet returns a look at a Lease for whose holder the kubelet speaks.
 func quiet(l *leaseObject, age, silence time.Duration, wasReady bool, pods ...*podObject) Observed {
@@ -23,7 +38,7 @@ func quiet(l *leaseObject, age, silence time.Duration, wasReady bool, pods ...*p
 func TestWhereTheKubeletSpeaksForTheHolder(t *testing.T) {
 	forty := set(v1alpha1.AnnotationDuration, "40")
 	a, b := pod("a", cold), pod("b", cold)
-	held := pod("a", warm, stamped)
+	held := pod("a", warm, stamped, wasReady)
 	fence := confirmed(a, forty)
 	strict := confirmed(a, forty, forbid)
 	guardedB := pod("b", cold, finalizer(v1alpha1.FinalizerLease))
@@ -42,6 +57,18 @@ func TestWhereTheKubeletSpeaksForTheHolder(t *testing.T) {
 		{"nor is a silence from before the grant", quiet(fence, time.Second, long, true, held, b), lines("await lapse 40s")},
 		{"under Forbid silence blocks and removes the pod", quiet(strict, long, kubeletTerm, true, held, guardedB),
 			lines("lease Blocked blocked HolderUnreachable", "remove a")},
+		{"that it has been ready is written down", quiet(fence, time.Second, time.Second, true, pod("a", warm, stamped)),
+			lines("note that a was ready with 100", "await lapse 40s")},
+		{"for this term", quiet(fence, time.Second, time.Second, true, pod("a", warm, stamped, annotated(v1alpha1.AnnotationWasReady, "7"))),
+			lines("note that a was ready with 100", "await lapse 40s")},
+		{"not on a pod that goes", quiet(fence, time.Second, time.Second, true, pod("a", warm, stamped, deleting)), lines("await lapse 40s")},
+		{"a pod that its node refused is removed at once, for its kubelet's report", quiet(strict, time.Second, 0, false, pod("a", stamped, rejected), guardedB),
+			lines("remove a", "await lapse 40s")},
+		{"once", quiet(strict, time.Second, 0, false, pod("a", stamped, rejected, deleting), guardedB), lines("await lapse 40s")},
+		{"but that its phase says so ends no term", quiet(strict, long, kubeletTerm, false, pod("a", stamped, rejected, deleting), guardedB),
+			lines("lease Blocked blocked HolderUnreachable")},
+		{"the report does", quiet(strict, time.Second, 0, false, pod("a", ended(137), stamped, rejected, deleting, finalReport), guardedB),
+			lines("lease Granted b token 101 by Death", "stamp b with 101, gate -1")},
 		{"a pod that ended without restart is dead", quiet(strict, long, 0, true, pod("a", ended(0), stamped), guardedB),
 			lines("lease Granted b token 101 by Death", "stamp b with 101, gate -1")},
 		{"a pod deleted before it was bound is dead, and marked as it still has the gate", quiet(strict, long, 0, false, pod("a", cold, deleting), guardedB),
@@ -93,7 +120,7 @@ func TestAChangedRenewerHoldsFromTheNextGrant(t *testing.T) {
 	byAgent := after(live(a), kubelet)
 	unconfirmed := after(granted(a), kubelet)
 	check(t, []rule{
-		{"a kubelet's holder does not lapse for want of renewals", quiet(byKubelet, time.Hour, time.Second, true, pod("a", warm, stamped)), lines("await lapse 15s")},
+		{"a kubelet's holder does not lapse for want of renewals", quiet(byKubelet, time.Hour, time.Second, true, pod("a", warm, stamped, wasReady)), lines("await lapse 15s")},
 		{"an agent's holder lapses though its node is well", quiet(byAgent, term, 0, true, pod("a", warm, stamped)),
 			lines("mark a with 100", "lease TermEnded Lapsed", "remove a")},
 		{"an unconfirmed grant keeps its take-up deadline", quiet(unconfirmed, takeUp, 0, false, pod("a", warm, stamped)),

@@ -144,6 +144,11 @@ func (d decider) live() Plan {
 	if d.lapsed() {
 		return d.unreachable()
 	}
+	if d.endedUnproven() {
+		p := d.evict(d.endText() + "; its kubelet reports what became of its containers when it is deleted")
+		p.Lapse = d.lapseWait()
+		return d.admitted(p)
+	}
 	p := d.stamp()
 	p.Lapse = d.lapseWait()
 	if d.takingUp() && d.Age < d.r.Config.TakeUp {
@@ -152,6 +157,7 @@ func (d decider) live() Plan {
 	if d.blockedReason() != "" {
 		p.Actions = append(p.Actions, d.unblock())
 	}
+	p.Actions = append(p.Actions, d.noteReady()...)
 	return d.admitted(p)
 }
 

@@ -89,6 +89,7 @@ func TestWhatBlocksUnderForbidSaysTheWaysOut(t *testing.T) {
 		"a wiped lease":                   {see(after(live(a, forbid), spec("")), term, ungone), append(machine, "ForeignHolder"), "In the way"},
 		"a wiped lease, and no pod":       {see(after(live(a, forbid), spec("")), term), []string{"ForeignHolder", "break-glass"}, "taint"},
 		"a pod that is bound nowhere":     {see(after(live(a, forbid), spec("")), term, unbound), []string{"bound to no node", "delete the pod"}, "taint"},
+		"a pod that its node refused":     {quiet(confirmed(a, forbid), time.Hour, time.Hour, false, pod("a", stamped, rejected, deleting)), []string{"Pod was rejected: Node didn't", "no phase is proof", "HolderUnreachable"}, "In the way"},
 		"the control: Fence needs none":   {see(after(live(a), spec("x")), time.Second, ungone), []string{"ForeignHolder"}, "Ways out"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -165,6 +165,29 @@ func (d decider) takingUp() bool {
 	return ByKubelet(d.r) && d.Holder != nil && d.Holder.DeletionTimestamp == nil && !d.HolderWasReady
 }
 
+// noteReady writes down that the pod has been ready, which else only this
+// process knows.
+func (d decider) noteReady() []Action {
+	pod, token := d.Holder, decimal(d.r.Token)
+	if !ByKubelet(d.r) || pod == nil || pod.DeletionTimestamp != nil || !d.HolderWasReady || pod.Annotations[v1alpha1.AnnotationWasReady] == token {
+		return nil
+	}
+	return []Action{NoteReady{pod, token}}
+}
+
+// endedUnproven reports whether the holder's pod has ended, says its phase, and
+// nobody has deleted it: what a kubelet refused to start, or evicted, does not
+// run again, but only the report that follows its deletion proves that.
+func (d decider) endedUnproven() bool {
+	return d.Holder != nil && d.Holder.DeletionTimestamp == nil && hasEnded(d.Holder)
+}
+
+// endText says how the pod's phase says that it has ended.
+func (d decider) endText() string {
+	s := d.Holder.Status
+	return fmt.Sprintf("its phase is %s (%s)", s.Phase, orElse(s.Message, orElse(s.Reason, "no reason is given")))
+}
+
 // lateTakeUp reports whether it has not been within the take-up deadline.
 func (d decider) lateTakeUp() bool { return d.takingUp() && d.Age >= d.r.Config.TakeUp }
 

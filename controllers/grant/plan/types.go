@@ -30,7 +30,8 @@ type Observed struct {
 	// HolderReadLate: Holder was read after the Lease, so that it may not be
 	// stamped from this observation.
 	HolderReadLate bool
-	// HolderWasReady: the holder's pod has been ready at some time.
+	// HolderWasReady: the holder's pod has been ready at some time, as this
+	// process has seen, or its annotation says.
 	HolderWasReady bool
 	// NodeOutOfService: an operator has tainted the holder's node as out of
 	// service.
@@ -116,6 +117,13 @@ type RemovePod struct {
 	Event Event
 }
 
+// NoteReady writes into the pod that it has been ready in the term of the token,
+// so that every process knows.
+type NoteReady struct {
+	Pod   *corev1.Pod
+	Token string
+}
+
 // GuardPod puts our finalizer on the pod, under the pod's version.
 type GuardPod struct {
 	Pod *corev1.Pod
@@ -131,6 +139,7 @@ func (StampPod) action()    {}
 func (MarkEnded) action()   {}
 func (RevokePod) action()   {}
 func (RemovePod) action()   {}
+func (NoteReady) action()   {}
 func (GuardPod) action()    {}
 func (FreePod) action()     {}
 

@@ -144,6 +144,14 @@ func (s *scene) lapsed() *scene {
 	})
 }
 
+// died ends the term by a proof of death.
+func (s *scene) died() *scene {
+	return s.step(func(o lease.Observation) (*coordinationv1.Lease, error) {
+		r := s.record()
+		return o.End(lease.Basis{Kind: lease.ByDeath, Holder: r.GrantHolder, Started: r.Started})
+	})
+}
+
 func (s *scene) closed(why v1alpha1.Closed) *scene {
 	return s.step(func(o lease.Observation) (*coordinationv1.Lease, error) { return o.SetClosed(why) })
 }
@@ -204,6 +212,11 @@ func ends(code int32) func(*corev1.Pod) {
 		}
 		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 	}
+}
+
+// refusedByNode is what a kubelet says of a pod that it does not admit.
+func refusedByNode(p *corev1.Pod) {
+	p.Status.Reason, p.Status.Message = "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"
 }
 
 func restarted(n int32) func(*corev1.Pod) {

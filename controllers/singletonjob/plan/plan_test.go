@@ -311,6 +311,14 @@ func TestActions(t *testing.T) {
 			}),
 			want: []string{"release j-0", "release j-1", "delete j-0 same=false"}, held: "False/NeverGranted", events: "RunFailed", requeue: 10 * time.Second,
 		},
+		"a holder that its node refused is replaced after a pause, though its term ended with its deletion": {
+			scene: newScene(active(0), kubelet).withLease().withPod(0).granted(0).confirmed().seen().died().pod(0, ends(137), goes, refusedByNode),
+			want:  []string{"release j-0"}, held: "False/Ended", history: "j-0:101 Died", events: "TermEnded RunFailed", requeue: 10 * time.Second,
+		},
+		"the control: one that was merely deleted is replaced at once": {
+			scene: newScene(active(0), kubelet).withLease().withPod(0).granted(0).confirmed().seen().died().pod(0, ends(137), goes),
+			want:  []string{"release j-0", "create 1 gated=true"}, held: "False/Ended", history: "j-0:101 Died", events: "TermEnded", ordinals: []int32{1},
+		},
 		"a pod that its node refused is replaced after a pause": {
 			scene: newScene(active(0)).withLease().withPod(0, ends(1)),
 			want:  []string{"release j-0", "delete j-0 same=false"}, held: "False/NeverGranted", events: "RunFailed", requeue: 10 * time.Second,

@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,9 +111,15 @@ func (p *planner) runFailed(each pod) bool {
 	case v1alpha1.OutcomeWithdrawn:
 		return true // It ended before its work began; its deletion is the answer.
 	case "", v1alpha1.OutcomeDied, v1alpha1.OutcomeUnknown:
-		return !each.deleting()
+		return !each.deleting() || rejected(each.Pod)
 	}
 	return false
+}
+
+// rejected reports whether the pod's kubelet did not admit it (OutOfcpu,
+// NodeAffinity). Its deletion, which ends its term, came after that.
+func rejected(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && strings.HasPrefix(pod.Status.Message, "Pod was rejected: ")
 }
 
 // recordedOutcome is how the pod's newest term ended; empty: it had none.
