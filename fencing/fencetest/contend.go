@@ -10,73 +10,135 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"leasehold.dev/fencing"
 )
 
-// Options of a contended run.
-type Options struct {
-	Seed    uint64 // of the choices; the interleaving is the store's and the scheduler's
-	Ops     int    // raises and writes, of all workers together
-	Workers int    // goroutines that act at the same time
-}
+// roundOps is how many operations make one round, on a resource of its own.
+// Short rounds keep journals small and histories quick to check.
+const roundOps = 1000
 
-// Counts tell whether a run had in it what it is meant to test.
-type Counts struct {
-	Accepted, Refused, Retried int // writes
-	Raised, Overtaken          int // raises, accepted and refused
-}
-
-// issuer of all claims of a run.
-const issuer = "fencetest/contend"
-
-// takeoverOdds, staleOdds and shareOdds are the choices of a worker, in percent
-// of its turns: to take over, to go on with a claim that was refused, and to
-// join the newest holder with another goroutine.
+// The choices of a worker, in percent of its turns: to take over, to go on with
+// a claim that was refused, to join the newest holder with another process, to
+// be frozen at one of the next requests, and to lose its connection there.
 const (
 	takeoverOdds = 12
 	staleOdds    = 50
 	shareOdds    = 45
+	freezeOdds   = 12
+	breakOdds    = 5
+	// faultDepth is up to which request of an operation a fault may come.
+	faultDepth = 5
+	// longestFreeze is one of a few hundred operations of the others.
+	longestFreeze = 20 * time.Millisecond
 )
 
-// Contend arms the target and lets workers take the resource over from each
-// other at random. A worker that has lost it often does not notice, and goes on
-// writing with its old claim. The error is of the first operation that failed
-// in a way that no run should.
-func Contend(ctx context.Context, target Target, opts Options) (History, Counts, error) {
-	if err := target.Arm(ctx, issuer); err != nil {
-		return History{}, Counts{}, err
-	}
-	r := &run{target: target, history: History{Issuer: issuer}}
-	r.left.Store(int64(opts.Ops))
-	errs := make([]error, opts.Workers)
-	var wg sync.WaitGroup
-	for i := range opts.Workers {
-		w := &worker{run: r, name: fmt.Sprintf("w%d", i), rng: rand.New(rand.NewPCG(opts.Seed, uint64(i)))}
-		wg.Go(func() { errs[i] = w.work(ctx) })
-	}
-	wg.Wait()
-	return r.history, r.counts, errors.Join(errs...)
+// tally tells whether a run had in it what it is meant to test.
+type tally struct {
+	accepted, refused, retried, unknown int // writes
+	raised, overtaken                   int // raises, accepted and refused
+	frozen, broken                      int // faults
 }
 
-// run is what the workers share.
-type run struct {
-	target Target
-	left   atomic.Int64 // operations still to do
-	tokens atomic.Int64 // the last token granted
-	newest atomic.Pointer[fencing.Claim]
+func (n *tally) add(m tally) {
+	n.accepted += m.accepted
+	n.refused += m.refused
+	n.retried += m.retried
+	n.unknown += m.unknown
+	n.raised += m.raised
+	n.overtaken += m.overtaken
+	n.frozen += m.frozen
+	n.broken += m.broken
+}
+
+func (n tally) String() string {
+	return fmt.Sprintf("writes %d accepted, %d refused, %d to retry, %d unknown; raises %d accepted, %d refused; %d freezes, %d broken connections",
+		n.accepted, n.refused, n.retried, n.unknown, n.raised, n.overtaken, n.frozen, n.broken)
+}
+
+func contended(c *trial) {
+	var total tally
+	ops := 0
+	for round := uint64(0); ops < c.suite.Ops && len(c.faults) == 0; round++ {
+		total.add(c.round(round))
+		ops += roundOps
+	}
+	c.note = fmt.Sprintf("%d operations by %d workers, seed %d: %v", ops, c.suite.Workers, c.suite.Seed, total)
+	if len(c.faults) > 0 {
+		return
+	}
+	if total.accepted < ops/20 || total.refused < ops/50 || total.raised < ops/50 || total.frozen < ops/200 {
+		c.t.Fatalf("too little happened to mean anything: %s", c.note)
+	}
+}
+
+// round lets the workers loose on one resource.
+func (c *trial) round(number uint64) tally {
+	r := c.resource()
+	end := c.client(r)
+	c.must(end.Arm(c.ctx, issuer))
+	s := &scene{breaks: r.Addr != "" && !c.naive, history: History{Issuer: issuer}}
+	s.left.Store(roundOps)
+	tasks := make([]*task, c.suite.Workers)
+	for i := range tasks {
+		target, trigger := c.faulty(r)
+		w := &worker{
+			scene: s, target: target, trigger: trigger, id: i, name: fmt.Sprintf("w%d", i),
+			rng: rand.New(rand.NewPCG(c.suite.Seed, number<<16|uint64(i))), //nolint:gosec // Choices that a seed repeats.
+		}
+		tasks[i] = start(func() error { return w.work(c.ctx) })
+	}
+	for _, tk := range tasks {
+		c.workerFailed(c.wait(tk))
+	}
+	journal := c.journal(end)
+	s.recorder.do(len(tasks), call{kind: kindRead}, func() reply { return reply{seen: journal} })
+	c.judge(end, s.history)
+	if len(c.faults) == 0 { // else it is known to be wrong, and the search would be long
+		if err := s.recorder.linearizable(issuer, journal); err != nil {
+			c.errorf("%v", err)
+		}
+	}
+	return s.tally
+}
+
+// workerFailed notes an answer that no worker should get, such as that its mark
+// has gone back. An error without a class means that the round went wrong.
+func (c *trial) workerFailed(err error) {
+	for _, class := range []error{fencing.ErrNotRaised, fencing.ErrNotArmed, fencing.ErrForeign, fencing.ErrBehind} {
+		if errors.Is(err, class) {
+			c.errorf("%v", err)
+			return
+		}
+	}
+	c.must(err)
+}
+
+// scene is what the workers of a round share.
+type scene struct {
+	recorder recorder
+	breaks   bool         // whether connections may break
+	left     atomic.Int64 // operations still to do
+	tokens   atomic.Int64 // the last token granted
+	newest   atomic.Pointer[fencing.Claim]
 
 	mu      sync.Mutex
 	history History
-	counts  Counts
+	tally   tally
 }
 
+// worker is a process that takes the resource over from others, often does not
+// notice that it has lost it, and goes on writing with its old claim.
 type worker struct {
-	*run
-	name   string
-	rng    *rand.Rand
-	claim  *fencing.Claim
-	writes int
+	*scene
+	target  Target
+	trigger *Trigger
+	id      int
+	name    string
+	rng     *rand.Rand
+	claim   *fencing.Claim
+	writes  int
 }
 
 func (w *worker) work(ctx context.Context) error {
@@ -89,8 +151,8 @@ func (w *worker) work(ctx context.Context) error {
 }
 
 func (w *worker) turn(ctx context.Context) error {
-	if w.chance(shareOdds) && w.newest.Load() != nil {
-		w.claim = w.newest.Load()
+	if newest := w.newest.Load(); newest != nil && w.chance(shareOdds) {
+		w.claim = newest
 	}
 	if w.claim == nil || w.chance(takeoverOdds) {
 		return w.takeOver(ctx)
@@ -98,65 +160,123 @@ func (w *worker) turn(ctx context.Context) error {
 	return w.write(ctx)
 }
 
+// takeOver raises until the answer is definite, and then reads.
 func (w *worker) takeOver(ctx context.Context) error {
 	claim := fencing.Claim{Issuer: issuer, Token: w.tokens.Add(1), Holder: w.name}
-	err := w.target.Raise(ctx, claim)
+	var err error
+	for again := true; again && ctx.Err() == nil; again = errors.Is(err, fencing.ErrRetry) {
+		w.recorder.do(w.id, call{kind: kindRaise, claim: claim}, func() reply {
+			broken := w.disturbed(func() { err = w.target.Raise(ctx, claim) })
+			if broken && errors.Is(err, fencing.ErrRetry) {
+				return reply{err: fencing.ErrUnknown} // a raise is repeated, done or not
+			}
+			return reply{err: err}
+		})
+	}
 	switch {
 	case errors.Is(err, fencing.ErrFenced): // a later grant raised first
-		w.count(func(c *Counts) { c.Overtaken++ })
 		w.claim = nil
-		return nil
-	case errors.Is(err, fencing.ErrRetry):
+		w.count(func(n *tally) { n.overtaken++ })
 		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("raise: %w", err)
 	}
-	journal, err := w.target.Journal(ctx)
+	journal, err := w.read(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("read: %w", err)
 	}
 	w.claim = &claim
 	w.newest.Store(&claim)
-	w.count(func(c *Counts) { c.Raised++ })
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.history.Takeovers = append(w.history.Takeovers, Takeover{Claim: claim, Length: len(journal)})
+	w.count(func(n *tally) {
+		n.raised++
+		w.history.Takeovers = append(w.history.Takeovers, Takeover{Claim: claim, Length: len(journal)})
+	})
 	return nil
+}
+
+// read reads the journal. Where connections break, a client may find out only
+// now that its last one is gone.
+func (w *worker) read(ctx context.Context) (journal []Entry, err error) {
+	w.recorder.do(w.id, call{kind: kindRead}, func() reply {
+		for range faultDepth {
+			if journal, err = w.target.Journal(ctx); err == nil || !w.breaks {
+				break
+			}
+		}
+		return reply{seen: journal}
+	})
+	return journal, err
 }
 
 func (w *worker) write(ctx context.Context) error {
 	w.writes++
 	nonce := fmt.Sprintf("%s-%d", w.name, w.writes)
-	err := w.target.Append(ctx, *w.claim, nonce)
+	var err error
+	w.recorder.do(w.id, call{kind: kindAppend, claim: *w.claim, nonce: nonce}, func() reply {
+		w.disturbed(func() { err = w.target.Append(ctx, *w.claim, nonce) })
+		return reply{err: err}
+	})
+	h := &w.history
 	switch {
 	case err == nil:
-		w.count(func(c *Counts) { c.Accepted++ })
-		w.note(&w.history.Accepted, nonce)
+		w.count(func(n *tally) { n.accepted++; h.Accepted = append(h.Accepted, nonce) })
 	case errors.Is(err, fencing.ErrFenced):
-		w.count(func(c *Counts) { c.Refused++ })
-		w.note(&w.history.Refused, nonce)
+		w.count(func(n *tally) { n.refused++; h.Refused = append(h.Refused, nonce) })
 		if !w.chance(staleOdds) {
 			w.claim = nil
 		}
 	case errors.Is(err, fencing.ErrRetry):
-		w.count(func(c *Counts) { c.Retried++ })
-		w.note(&w.history.Refused, nonce)
+		w.count(func(n *tally) { n.retried++; h.Refused = append(h.Refused, nonce) })
+	case errors.Is(err, fencing.ErrUnknown):
+		w.count(func(n *tally) { n.unknown++ })
 	default:
-		return err
+		return fmt.Errorf("write: %w", err)
 	}
 	return nil
 }
 
-func (w *worker) note(list *[]string, nonce string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	*list = append(*list, nonce)
+// disturbed runs an operation, at times with a fault in it, and tells whether
+// the connection broke.
+func (w *worker) disturbed(op func()) (broken bool) {
+	freeze, brk := w.chance(freezeOdds), w.breaks && w.chance(breakOdds)
+	at := 1 + w.rng.IntN(faultDepth)
+	switch {
+	case brk && w.chance(50):
+		w.trigger.Arm(LoseRequest, at)
+	case brk:
+		w.trigger.Arm(LoseReply, at)
+	case freeze:
+		d := time.Duration(w.rng.Int64N(int64(longestFreeze)))
+		w.trigger.arm(Freeze, at, func(thawed <-chan struct{}) { hold(d, thawed) })
+	}
+	op()
+	if (brk || freeze) && w.trigger.Disarm() {
+		w.count(func(n *tally) {
+			if brk {
+				n.broken++
+			} else {
+				n.frozen++
+			}
+		})
+		return brk
+	}
+	return false
 }
 
-func (w *worker) count(add func(*Counts)) {
+// hold is how long a process is frozen.
+func hold(d time.Duration, thawed <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-thawed:
+	}
+}
+
+func (w *worker) count(add func(*tally)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	add(&w.counts)
+	add(&w.tally)
 }
 
 func (w *worker) chance(percent int) bool { return w.rng.IntN(100) < percent }

@@ -4,133 +4,174 @@
 package fencetest
 
 import (
-	"context"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"leasehold.dev/fencing"
 )
 
-func TestJudge(t *testing.T) {
-	t.Parallel()
-	a, b := fencing.Claim{Issuer: "i", Token: 1, Holder: "a"}, fencing.Claim{Issuer: "i", Token: 2, Holder: "b"}
-	good := History{
-		Issuer:    "i",
-		Takeovers: []Takeover{{a, 0}, {b, 2}},
-		Accepted:  []string{"a1", "b1"}, // a2 was done, and its reply lost
-		Refused:   []string{"a3"},
+const (
+	checkThenWrite flaw = "checks, then writes"
+	raiseUnlocked  flaw = "checks, then raises"
+	missingIsZero  flaw = "takes a missing mark for zero"
+	aboveIsGood    flaw = "writes above the mark"
+	equalIsGood    flaw = "compares the token alone"
+	anyIssuer      flaw = "ignores the issuer"
+	forgetsFormer  flaw = "forgets the tokens of issuers before"
+	saysTooLittle  flaw = "does not say what refused"
+	asText         flaw = "compares tokens as text"
+	asFloat        flaw = "compares tokens as floating point"
+	splitNames     flaw = "cuts holders at a slash"
+	unchecked      flaw = "takes any claim"
+	acceptsBare    flaw = "takes a write without a claim"
+	staleRead      flaw = "reads from a cache"
+	remembers      flaw = "remembers that it was accepted"
+	markWithData   flaw = "keeps the mark with the data"
+	lostIsRetry    flaw = "takes a lost reply for a refusal"
+	lostIsRepeated flaw = "repeats after a lost reply"
+	raiseUnknown   flaw = "does not know a raise can be repeated"
+)
+
+// flaws are the cases that find each; together they are all cases.
+var flaws = map[flaw][]string{
+	checkThenWrite: {CaseFrozen, CaseTransaction, CaseRowLock, CaseContended},
+	raiseUnlocked:  {CaseContended},
+	missingIsZero:  {CaseArm, CaseMarkLost},
+	aboveIsGood:    {CaseNotRaised, CaseMarkLost, CaseRestored},
+	equalIsGood:    {CaseCollision, CaseConcurrentRaise},
+	anyIssuer:      {CaseIssuer},
+	forgetsFormer:  {CaseIssuer},
+	saysTooLittle:  {CaseWrite, CaseRaise, CaseBehind},
+	asText:         {CaseNumbers},
+	asFloat:        {CaseNumbers},
+	splitNames:     {CaseNames},
+	unchecked:      {CaseOmitted},
+	acceptsBare:    {CaseOmitted},
+	staleRead:      {CaseReadBeforeRaise},
+	remembers:      {CaseWrite, CaseRestored},
+	markWithData:   {CaseDeleted},
+}
+
+var wireFlaws = map[flaw][]string{
+	lostIsRetry:    {CaseLostWrite},
+	lostIsRepeated: {CaseLostWrite},
+	raiseUnknown:   {CaseLostRaise},
+}
+
+// TestRun runs the suite on a sound store in memory, and each case on a flaw
+// that it must find.
+func TestRun(t *testing.T) {
+	m := &memory{resources: map[string]*resource{}}
+	t.Run("in this process", func(t *testing.T) {
+		none := "there is no connection"
+		Run(t, Suite{
+			Adapter: "memory", Open: m.opener(""), Naive: m.naive(flaws),
+			Without: map[string]string{CaseLostWrite: none, CaseLostRaise: none},
+		})
+	})
+	t.Run("over a connection", func(t *testing.T) {
+		Run(t, Suite{Adapter: "memory/tcp", Open: m.opener(""), Naive: m.naive(wireFlaws), Store: serve(t, m)})
+	})
+}
+
+func (m *memory) naive(flaws map[flaw][]string) []Naive {
+	var all []Naive
+	for f, by := range flaws {
+		all = append(all, Naive{Name: string(f), Open: m.opener(f), CaughtBy: by})
 	}
-	journal := []Entry{{1, "a", "a1"}, {1, "a", "a2"}, {2, "b", "b1"}}
+	return all
+}
+
+// TestEveryCaseFindsSomething: a case that finds no flaw proves nothing.
+func TestEveryCaseFindsSomething(t *testing.T) {
+	t.Parallel()
+	var found []string
+	for _, by := range flaws {
+		found = append(found, by...)
+	}
+	for _, by := range wireFlaws {
+		found = append(found, by...)
+	}
+	for _, k := range cases {
+		if !slices.Contains(found, k.name) {
+			t.Errorf("case %q finds no flaw", k.name)
+		}
+	}
+}
+
+func TestSuiteFaults(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]Suite{
+		"no naive variant": {},
+		"no such case":     {Without: map[string]string{"nonsense": "why"}, Naive: []Naive{{CaughtBy: []string{CaseArm}}}},
+		"no reason":        {Without: map[string]string{CaseArm: ""}, Naive: []Naive{{CaughtBy: []string{CaseArm}}}},
+		"needs cases":      {Naive: []Naive{{}}},
+		`"nonsense"`:       {Naive: []Naive{{CaughtBy: []string{"nonsense"}}}},
+	} {
+		if faults := s.faults(); len(faults) != 1 || !strings.Contains(faults[0], want) {
+			t.Errorf("faults %q, want one with %q", faults, want)
+		}
+	}
+}
+
+// TestLinearizable: the check of histories finds what a journal alone does not
+// show.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	a, b := claim(1), claim(2)
+	raise := func(c fencing.Claim, err error) (call, reply) {
+		return call{kind: kindRaise, claim: c}, reply{err: err}
+	}
+	write := func(c fencing.Claim, nonce string, err error) (call, reply) {
+		return call{kind: kindAppend, claim: c, nonce: nonce}, reply{err: err}
+	}
+	read := func(journal ...Entry) (call, reply) { return call{kind: kindRead}, reply{seen: journal} }
+	a1 := Entry{a.Token, a.Holder, "a1"}
+	one := []Entry{a1}
+	type op struct {
+		in  call
+		out reply
+	}
+	ops := func(pairs ...func() (call, reply)) []op {
+		var all []op
+		for _, p := range pairs {
+			in, out := p()
+			all = append(all, op{in, out})
+		}
+		return all
+	}
+	of := func(in call, out reply) func() (call, reply) { return func() (call, reply) { return in, out } }
 	tests := []struct {
-		name    string
-		journal []Entry
-		mark    fencing.Mark
-		edit    func(*History)
-		want    string // part of the one fault; "" means none
+		name  string
+		ops   []op
+		final []Entry
+		good  bool
 	}{
-		{"every promise kept", journal, fencing.Mark(b), nil, ""},
-		{"nobody raised", nil, fencing.Mark{Issuer: "i"}, func(h *History) { *h = History{Issuer: "i"} }, ""},
-		{"stale write after the read", append(slices.Clone(journal), Entry{1, "a", "a4"}), fencing.Mark(b), nil, "write a4 by token 1"},
-		{"same token, other holder", append(slices.Clone(journal), Entry{2, "z", "z1"}), fencing.Mark(b), nil, "write z1 by token 2"},
-		{"acknowledged write lost", journal[:2], fencing.Mark(b), nil, "b1 was acknowledged and is in the journal 0 times"},
-		{"written twice", append(slices.Clone(journal), journal[2]), fencing.Mark(b), nil, "b1 was acknowledged and is in the journal 2 times"},
-		{"refused, yet done", append(slices.Clone(journal), Entry{2, "b", "a3"}), fencing.Mark(b), nil, "a3 was refused"},
-		{"mark went back", journal, fencing.Mark(a), nil, "the final mark is token 1"},
-		{"journal shrank", journal, fencing.Mark(b), func(h *History) { h.Takeovers[1].Length = 4 }, "only 3 are left"},
+		{"take-over", ops(of(raise(a, nil)), of(write(a, "a1", nil)), of(raise(b, nil)), of(read(a1)), of(write(a, "a2", fencing.ErrFenced))), one, true},
+		{"unknown write done", ops(of(raise(a, nil)), of(write(a, "a1", fencing.ErrUnknown)), of(read(a1))), one, true},
+		{"unknown write not done", ops(of(raise(a, nil)), of(write(a, "a1", fencing.ErrUnknown)), of(read())), nil, true},
+		{"unknown write done late", ops(of(raise(a, nil)), of(write(a, "a1", fencing.ErrUnknown)), of(read()), of(read(a1))), one, true},
+		{"unknown write done after the raise", ops(of(raise(a, nil)), of(write(a, "a1", fencing.ErrUnknown)), of(raise(b, nil)), of(read()), of(read(a1))), one, false},
+		{"stale write accepted", ops(of(raise(a, nil)), of(raise(b, nil)), of(write(a, "a1", nil))), one, false},
+		{"rightful write refused", ops(of(raise(a, nil)), of(write(a, "a1", fencing.ErrFenced))), nil, false},
+		{"write before its raise", ops(of(write(a, "a1", nil)), of(raise(a, nil))), one, false},
+		{"retry was done", ops(of(raise(a, nil)), of(write(a, "a1", fencing.ErrRetry)), of(read(a1))), one, false},
+		{"stale read", ops(of(raise(a, nil)), of(write(a, "a1", nil)), of(read())), one, false},
+		{"acknowledged write lost", ops(of(raise(a, nil)), of(write(a, "a1", nil))), nil, false},
+		{"read of another past", ops(of(raise(a, nil)), of(write(a, "a1", nil)), of(read(Entry{1, "x", "x"}))), one, false},
+		{"mark went back", ops(of(raise(b, nil)), of(raise(a, nil))), nil, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := good
-			h.Takeovers = slices.Clone(h.Takeovers)
-			if tt.edit != nil {
-				tt.edit(&h)
+			var r recorder
+			for i, o := range tt.ops {
+				r.do(i, o.in, func() reply { return o.out })
 			}
-			wrong := Judge(tt.journal, tt.mark, h)
-			if tt.want == "" && len(wrong) == 0 {
-				return
-			}
-			if tt.want == "" || len(wrong) != 1 || !strings.Contains(wrong[0], tt.want) {
-				t.Errorf("faults %q, want one with %q", wrong, tt.want)
+			if err := r.linearizable(issuer, tt.final); (err == nil) != tt.good {
+				t.Errorf("linearizable: %v, want it good: %v", err, tt.good)
 			}
 		})
 	}
 }
-
-// TestContend runs the whole harness on a store in memory: one that decides
-// and writes under one lock, and one that lets go of it in between.
-func TestContend(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name  string
-		torn  bool
-		wrong bool
-	}{{"atomic", false, false}, {"check, then write", true, true}} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			target := &memory{torn: tt.torn}
-			opts := Options{Seed: 1, Ops: 5000, Workers: 8}
-			h, counts, err := Contend(t.Context(), target, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if counts.Accepted == 0 || counts.Refused == 0 || counts.Raised == 0 {
-				t.Errorf("the run tests nothing: %+v", counts)
-			}
-			if wrong := Judge(target.journal, target.mark, h); (len(wrong) > 0) != tt.wrong {
-				t.Errorf("%d faults, want some: %v; %q", len(wrong), tt.wrong, wrong[:min(3, len(wrong))])
-			}
-		})
-	}
-}
-
-// memory is a Target. If torn, a write yields between check and effect.
-type memory struct {
-	mu      sync.Mutex
-	torn    bool
-	mark    fencing.Mark
-	journal []Entry
-}
-
-func (m *memory) Arm(_ context.Context, issuer string) error {
-	m.mark = fencing.Mark{Issuer: issuer}
-	return nil
-}
-
-func (m *memory) Raise(_ context.Context, c fencing.Claim) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	err := fencing.DecideRaise(m.mark, c)
-	if err == nil {
-		m.mark = fencing.Mark(c)
-	}
-	return err
-}
-
-func (m *memory) Append(_ context.Context, c fencing.Claim, nonce string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := fencing.DecideWrite(m.mark, c); err != nil {
-		return err
-	}
-	if m.torn {
-		m.mu.Unlock()
-		runtime.Gosched()
-		m.mu.Lock()
-	}
-	m.journal = append(m.journal, Entry{c.Token, c.Holder, nonce})
-	return nil
-}
-
-func (m *memory) Journal(context.Context) ([]Entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.journal), nil
-}
-
-func (m *memory) Read(context.Context) (fencing.Mark, error) { return m.mark, nil }
-
-func (m *memory) Adopt(context.Context, string, string) error { return nil }

@@ -1,38 +1,13 @@
 // Copyright The Leasehold Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fencetest has the parts with which adapters of package fencing are
-// tested on their real stores: holders that take over from each other at random
-// while stale ones go on writing, and a judge of what the store then holds.
-//
-// Run the judge on a naive variant of the adapter as well: a test that does not
-// catch it proves nothing about the adapter.
 package fencetest
 
 import (
-	"context"
 	"fmt"
 
 	"leasehold.dev/fencing"
 )
-
-// Entry is one accepted write in the journal of a target.
-type Entry struct {
-	Token  int64
-	Holder string
-	Nonce  string // unique to the attempt
-}
-
-// Target is a resource with a mark and a journal, which starts empty, in the
-// store under test.
-type Target interface {
-	fencing.Guard
-	// Append adds an entry at the end of the journal, on condition of the
-	// claim. An error of class ErrRetry means that it did not.
-	Append(ctx context.Context, claim fencing.Claim, nonce string) error
-	// Journal returns all entries in the order in which they took effect.
-	Journal(ctx context.Context) ([]Entry, error)
-}
 
 // Takeover is what a new holder saw: it raised the mark to Claim, and then read
 // a journal of Length entries.
