@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,18 +135,14 @@ func (r *Reconciler) mark(ctx context.Context, o *observation, a plan.MarkEnded)
 	})
 }
 
-// noteReady needs no version: once true, it stays so.
+// noteReady needs no version: once true, it stays so. Nothing else in the plan
+// rests on it.
 func (r *Reconciler) noteReady(ctx context.Context, o *observation, a plan.NoteReady) (result, error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": a.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationWasReady: a.Token},
-	}})
-	if err != nil {
-		return result{}, err
-	}
-	did, err := r.writePod(o, a.Pod, false, "annotate", func() error {
-		return r.Client.Patch(ctx, a.Pod.DeepCopy(), client.RawPatch(types.MergePatchType, body))
+	did, err := r.patch(ctx, o, a.Pod, "annotate", []operation{
+		{"test", "/metadata/uid", a.Pod.UID},
+		{"add", "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationWasReady, "/", "~1"), a.Token},
 	})
-	did.lost = false // Nothing else in the plan rests on it.
+	did.lost = false
 	return did, err
 }
 

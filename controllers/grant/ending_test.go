@@ -4,6 +4,7 @@
 package grant
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/controllers/grant/plan"
 )
 
 // A pod that is deleted while it still starts may never be reported to have
@@ -138,5 +140,27 @@ func TestAPodThatItsNodeRefusesEndsItsTermByTheReportOfItsDeletion(t *testing.T)
 	w.held("b")
 	if w.pod("a") != nil {
 		t.Error("its finalizer was not taken off")
+	}
+}
+
+// A note for a pod whose name another has taken by now is a lost race, and for
+// nobody.
+func TestThatAPodWasReadyIsWrittenOnNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createLease()
+	gone := w.createPod("a", cold)
+	w.must(w.api.Delete(t.Context(), gone))
+	other := w.createPod("a", cold, func(p *corev1.Pod) { p.Annotations = map[string]string{"example.com/a": "b"} })
+	r := w.instance()
+	for name, p := range map[string]*corev1.Pod{"gone": gone, "the control: there": other} {
+		did, err := r.noteReady(t.Context(), &observation{}, plan.NoteReady{Pod: p, Token: name})
+		if err != nil || did.refused || did.lost {
+			t.Errorf("%s: %+v, %v", name, did, err)
+		}
+	}
+	want := map[string]string{"example.com/a": "b", v1alpha1.AnnotationWasReady: "the control: there"}
+	if got := w.pod("a").Annotations; !maps.Equal(got, want) {
+		t.Errorf("annotations %v, want %v", got, want)
 	}
 }
