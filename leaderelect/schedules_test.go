@@ -1,6 +1,8 @@
 // Copyright The Leasehold Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package leaderelect_test
 
 import (
