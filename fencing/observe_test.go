@@ -49,7 +49,7 @@ func TestClassOf(t *testing.T) {
 type slow struct{ err error }
 
 func (g slow) wait() error {
-	time.Sleep(time.Second) //nolint:forbidigo // In a bubble it takes no time.
+	time.Sleep(time.Second) // In a bubble it takes no time.
 	return g.err
 }
 func (g slow) Arm(context.Context, string) error           { return g.wait() }

@@ -45,4 +45,6 @@ func classify(ctx context.Context, err error, claim fencing.Claim, writing bool)
 }
 
 // isRefusal tells whether the error is one of this package.
-func isRefusal(err error) bool { return errors.Is(err, fencing.ErrNotArmed) || errors.Is(err, errDamaged) }
+func isRefusal(err error) bool {
+	return errors.Is(err, fencing.ErrNotArmed) || errors.Is(err, errDamaged)
+}

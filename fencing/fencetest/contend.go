@@ -59,8 +59,11 @@ func (n tally) String() string {
 
 func contended(c *trial) {
 	var total tally
-	ops := 0
-	for round := uint64(0); ops < c.suite.Ops && len(c.faults) == 0; round++ {
+	ops, wanted := 0, c.suite.Ops
+	if c.naive {
+		wanted = naiveOps
+	}
+	for round := uint64(0); ops < wanted && len(c.faults) == 0; round++ {
 		total.add(c.round(round))
 		ops += roundOps
 	}
@@ -68,7 +71,7 @@ func contended(c *trial) {
 	if len(c.faults) > 0 {
 		return
 	}
-	if total.accepted < ops/20 || total.refused < ops/50 || total.raised < ops/50 || total.frozen < ops/200 {
+	if total.accepted < ops/50 || total.refused < ops/50 || total.raised < ops/50 || total.frozen < ops/500 {
 		c.t.Fatalf("too little happened to mean anything: %s", c.note)
 	}
 }

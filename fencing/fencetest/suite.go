@@ -6,7 +6,9 @@ package fencetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -49,8 +51,9 @@ type Suite struct {
 	// Naive are the look-alikes of the adapter that have a hole. A case that
 	// does not fail on one shows nothing about the adapter.
 	Naive []Naive
-	// Ops is how many raises and writes CaseContended makes, at least 10 000
-	// unless Short is set. Default: 10 000.
+	// Ops is how many raises and writes CaseContended makes on the adapter; on
+	// a naive variant it makes up to 10 000, and ends at the first fault.
+	// Default: what EnvOps says, else 2 000, which is quick. 10 000 is a proof.
 	Ops int
 	// Workers act at the same time in CaseContended. Default: 8.
 	Workers int
@@ -67,8 +70,12 @@ type Naive struct {
 	CaughtBy []string
 }
 
+// EnvOps names the environment variable that has the default of Suite.Ops.
+const EnvOps = "FENCETEST_OPS"
+
 const (
-	defaultOps     = 10_000
+	defaultOps     = 2_000
+	naiveOps       = 10_000
 	defaultWorkers = 8
 )
 
@@ -98,6 +105,13 @@ func Run(t *testing.T, s Suite) {
 func (s *Suite) setDefaults() {
 	if s.Ops == 0 {
 		s.Ops = defaultOps
+		if v := os.Getenv(EnvOps); v != "" {
+			ops, err := strconv.Atoi(v)
+			if err != nil || ops <= 0 {
+				ops = -1 // a fault of the suite
+			}
+			s.Ops = ops
+		}
 	}
 	if s.Workers == 0 {
 		s.Workers = defaultWorkers
@@ -110,6 +124,9 @@ func (s *Suite) setDefaults() {
 // faults are what is wrong with the description itself.
 func (s *Suite) faults() []string {
 	var faults []string
+	if s.Ops < 0 {
+		faults = append(faults, "the number of contended operations, which may be set by "+EnvOps+", is not above 0")
+	}
 	if len(s.Naive) == 0 {
 		faults = append(faults, "it has no naive variant, so nothing shows that its cases can fail")
 	}

@@ -68,7 +68,7 @@ leasehold_fencing_operations_total{resource="orders",result="other",verb="write"
 func TestNewMeetsAnotherMetric(t *testing.T) {
 	t.Parallel()
 	registry := client.NewRegistry()
-	registry.MustRegister(client.NewGauge(client.GaugeOpts{Name: "leasehold_fencing_operations_total", Help: "something else"}))
+	registry.MustRegister(client.NewCounter(client.CounterOpts{Name: "leasehold_fencing_operations_total", Help: "something else"}))
 	if o, err := prometheus.New(registry); err == nil {
 		t.Errorf("New = %v, want an error", o)
 	}

@@ -66,7 +66,7 @@ func (r *Runner) clear(w *run) {
 	defer again.Stop()
 	for {
 		r.Signal(syscall.SIGKILL)
-		killChildren()
+		killDescendants()
 		if !r.reap() || !left(w.pid) {
 			return
 		}

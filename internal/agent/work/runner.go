@@ -156,11 +156,15 @@ func (r *Runner) Signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends the work by force; a command that has not begun never will. What
-// escaped the process group follows as soon as the command has ended.
+// Kill ends the work by force, what left the process group included; a command
+// that has not begun never will. Whatever is forked meanwhile follows as soon as
+// the command has ended.
 func (r *Runner) Kill() {
-	if w := r.current.Load(); w != nil {
-		w.killed.Store(true) // First: a fork under way holds the lock.
+	w := r.current.Load()
+	if w == nil {
+		return
 	}
+	w.killed.Store(true) // First: a fork under way holds the lock.
 	r.Signal(syscall.SIGKILL)
+	killDescendants()
 }

@@ -30,20 +30,52 @@ func attributes() *syscall.SysProcAttr {
 // has children: every descendant of the work is one, or becomes one.
 func left(int) bool { return true }
 
-// killChildren kills every child of this process: the work's command, and
-// descendants that outlived their parents.
-func killChildren() {
-	self := os.Getpid()
+// killDescendants kills every descendant of this process, whatever session or
+// process group it is in: the work's command, what that started, and what
+// outlived its parents.
+func killDescendants() {
+	for _, pid := range descendants(os.Getpid()) {
+		killChecked(pid)
+	}
+}
+
+// descendants walks the process table, parents before their children.
+func descendants(root int) []int {
 	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	children := map[int][]int{}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			children[parent(pid)] = append(children[parent(pid)], pid)
+		}
+	}
+	found := children[root]
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i]]...)
+	}
+	return found
+}
+
+// killChecked kills a process that is still a descendant once it is held by a
+// handle: its number may have gone to a stranger since the walk.
+func killChecked(pid int) {
+	p, err := os.FindProcess(pid)
 	if err != nil {
 		return
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err == nil && parent(pid) == self {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+	defer func() { _ = p.Release() }()
+	if descends(pid, os.Getpid()) {
+		_ = p.Signal(syscall.SIGKILL)
 	}
+}
+
+func descends(pid, root int) bool {
+	for pid > 1 && pid != root {
+		pid = parent(pid)
+	}
+	return pid == root
 }
 
 // parent reads the parent of a process; 0: it is gone, or cannot be read.

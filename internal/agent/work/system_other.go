@@ -19,4 +19,4 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 // left reports whether the process group has members.
 func left(group int) bool { return !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
 
-func killChildren() {}
+func killDescendants() {}
