@@ -11,9 +11,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	goredis "github.com/redis/go-redis/v9"
 
 	"leasehold.dev/fencing"
 	"leasehold.dev/fencing/postgres"
+	"leasehold.dev/fencing/redis"
 )
 
 // The pages show parts of these functions.
@@ -59,6 +61,26 @@ func fencedUpdate(ctx context.Context, db *pgxpool.Pool) error {
 	return nil
 }
 
+func fencedSet(ctx context.Context, client *goredis.Client) error {
+	claim, err := fencing.FromEnv()
+	if err != nil {
+		return err
+	}
+	guard, err := redis.New(client, "ledger", redis.Options{Replicas: 1}) // how many replicas must have a raise or a write
+	if err != nil {
+		return err
+	}
+	if err := guard.Raise(ctx, claim); err != nil {
+		return err
+	}
+	balance, err := client.Get(ctx, string(guard.Key("balance"))).Int64() // read only after the raise has returned
+	if err != nil {
+		return err
+	}
+	_, err = guard.Exec(ctx, claim, redis.Command{"SET", guard.Key("balance"), balance + 10})
+	return err
+}
+
 func Example() {
 	ctx := context.Background()
 	db, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
@@ -67,5 +89,6 @@ func Example() {
 		return
 	}
 	defer db.Close()
-	fmt.Println(fencedInsert(ctx, db, 1, 100), fencedUpdate(ctx, db))
+	client := goredis.NewClient(&goredis.Options{Addr: os.Getenv("REDIS_ADDRESS")})
+	fmt.Println(fencedInsert(ctx, db, 1, 100), fencedUpdate(ctx, db), fencedSet(ctx, client))
 }

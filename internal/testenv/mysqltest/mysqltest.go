@@ -16,6 +16,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
@@ -52,6 +53,9 @@ func (s *Server) start(ctx context.Context, settings []string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := child.Find("my_print_defaults", "mariadb-client-core"); err != nil { // which that program calls
+		return err
+	}
 	program, err := child.Find("mariadbd", packageName, "/usr/sbin")
 	if err != nil {
 		return err
@@ -60,8 +64,14 @@ func (s *Server) start(ctx context.Context, settings []string) error {
 	if err != nil {
 		return err
 	}
+	// Servers that share a directory for temporary tables remove each other's.
+	temporary := filepath.Join(s.Dir, "tmp")
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return err
+	}
 	// The server runs as root only if told so.
-	common := []string{"--no-defaults", "--user=" + account.Username, "--datadir=" + filepath.Join(s.Dir, "data")}
+	common := []string{"--no-defaults", "--user=" + account.Username,
+		"--datadir=" + filepath.Join(s.Dir, "data"), "--tmpdir=" + temporary}
 	cmd := exec.CommandContext(ctx, install, append(slices.Clone(common), "--auth-root-authentication-method=normal", "--skip-test-db")...)
 	cmd.Dir = s.Dir
 	if out, err := cmd.CombinedOutput(); err != nil {

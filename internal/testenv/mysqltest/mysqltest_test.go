@@ -8,6 +8,7 @@ package mysqltest
 import (
 	"database/sql"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,6 +28,11 @@ func TestServer(t *testing.T) {
 	}
 	db := sql.OpenDB(connector)
 	defer db.Close()
+	// Servers with one directory for temporary tables remove each other's.
+	var temporary string
+	if err := db.QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&temporary); err != nil || filepath.Dir(temporary) != s.Dir {
+		t.Errorf("temporary tables are in %q, %v; want a directory of this server in %q", temporary, err, s.Dir)
+	}
 	var got int
 	if err := db.QueryRowContext(t.Context(), "SELECT @@innodb_lock_wait_timeout").Scan(&got); err != nil || got != 7 {
 		t.Errorf("the setting is %d, %v; want 7", got, err)
