@@ -57,13 +57,21 @@ func (n tally) String() string {
 		n.accepted, n.refused, n.retried, n.unknown, n.raised, n.overtaken, n.frozen, n.broken)
 }
 
+// enough tells whether so much of each kind happened that so many operations
+// mean something.
+func (n tally) enough(ops int) bool {
+	return n.accepted >= ops/50 && n.refused >= ops/50 && n.raised >= ops/50 && n.frozen >= ops/500
+}
+
 func contended(c *trial) {
 	var total tally
 	ops, wanted := 0, c.suite.Ops
 	if c.naive {
 		wanted = naiveOps
 	}
-	for round := uint64(0); ops < wanted && len(c.faults) == 0; round++ {
+	// Where a busy store makes many operations wait and retry, more are made.
+	more := func() bool { return ops < wanted || (ops < 5*wanted && !total.enough(wanted)) }
+	for round := uint64(0); more() && len(c.faults) == 0; round++ {
 		total.add(c.round(round))
 		ops += roundOps
 	}
@@ -71,7 +79,7 @@ func contended(c *trial) {
 	if len(c.faults) > 0 {
 		return
 	}
-	if total.accepted < ops/50 || total.refused < ops/50 || total.raised < ops/50 || total.frozen < ops/500 {
+	if !total.enough(wanted) {
 		c.t.Fatalf("too little happened to mean anything: %s", c.note)
 	}
 }
