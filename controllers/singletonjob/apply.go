@@ -139,6 +139,11 @@ func (a *applier) createLease(ctx context.Context) error {
 // live, after the Lease: whoever completed the job meanwhile is noticed either
 // here or by the Lease's version.
 func (a *applier) updateLease(ctx context.Context, u plan.UpdateLease) error {
+	if u.SameJob {
+		if err := a.stillCurrent(ctx); err != nil {
+			return err
+		}
+	}
 	if u.Opens {
 		switch job, err := a.live(ctx); {
 		case err != nil:
@@ -176,17 +181,27 @@ func (a *applier) removeLeaseFinalizer(ctx context.Context, l *coordinationv1.Le
 	return gone(a.Client.Update(ctx, l), "release lease")
 }
 
+// stillCurrent makes sure, by a live look, that the plan was made from the job
+// as it is.
+func (a *applier) stillCurrent(ctx context.Context) error {
+	if a.current {
+		return nil
+	}
+	job, err := a.live(ctx)
+	if err != nil {
+		return err
+	}
+	if job.ResourceVersion != a.job.ResourceVersion {
+		return errLost
+	}
+	a.current = true
+	return nil
+}
+
 // createPod creates the pod of an ordinal that is still reserved.
 func (a *applier) createPod(ctx context.Context, c plan.CreatePod) error {
-	if !a.current {
-		job, err := a.live(ctx)
-		if err != nil {
-			return err
-		}
-		if job.ResourceVersion != a.job.ResourceVersion {
-			return errLost
-		}
-		a.current = true
+	if err := a.stillCurrent(ctx); err != nil {
+		return err
 	}
 	pod := podMaker{a.AgentImage, a.ClusterUID}.pod(a.job, c, a.observed.Revision)
 	err := a.Client.Create(ctx, pod)

@@ -213,6 +213,8 @@ func (p *planner) suspension() finding {
 		return finding{false, ReasonRunning, ""}
 	case p.standing == ours && p.record.Open():
 		return finding{false, ReasonStopping, fmt.Sprintf("pod %s is asked to stop", p.grantPod())}
+	case p.standing == ours && p.record.Closed == "" && !p.finished():
+		return finding{false, ReasonStopping, "lease " + p.Lease.Name + " is about to be closed"}
 	}
 	return finding{true, ReasonSuspended, "spec.suspend is set and no term is open"}
 }

@@ -38,7 +38,7 @@ type model struct {
 
 	// lastToken is the greatest ever granted, over all Leases.
 	lastToken int64
-	completed bool
+	finished  bool // On record.
 	// working is the holder whose confirmed term has not ended, by the word of
 	// those who end terms: it survives the Lease.
 	working string
@@ -132,7 +132,7 @@ func (m *model) check(o Observed, p Plan) {
 		case UpdateLease:
 			m.checkUpdate(o, a, after, over)
 		case ProveLease:
-			m.checkUpdate(o, UpdateLease{a.Lease, a.Opens}, after, over)
+			m.checkUpdate(o, UpdateLease{Lease: a.Lease, Opens: a.Opens}, after, over)
 		case CreatePod:
 			if !slices.Contains(after.ActiveOrdinals, a.Ordinal) || a.Ordinal >= after.NextOrdinal || over {
 				m.Fatalf("pod %d is not reserved in %+v", a.Ordinal, after)
@@ -195,7 +195,7 @@ func (m *model) write(w *work) bool {
 			return false
 		}
 		m.job.Status = *w.plan.Status.DeepCopy()
-		m.completed = m.completed || conditionTrue(&m.job.Status, v1alpha1.ConditionComplete)
+		m.finished = m.finished || Finished(m.job)
 		m.touch(m.job)
 		w.job = m.job.DeepCopy()
 		return true
@@ -217,6 +217,9 @@ func (m *model) act(w *work, a Action) bool {
 	case ProveLease:
 		return m.proveLease(a)
 	case UpdateLease, RemoveLeaseFinalizer, DeleteLease:
+		if u, ok := a.(UpdateLease); ok && u.SameJob && (m.job == nil || m.job.ResourceVersion != w.job.ResourceVersion) {
+			return false
+		}
 		return m.actOnLease(a)
 	case CreatePod:
 		if m.job == nil || m.job.ResourceVersion != w.job.ResourceVersion {
@@ -285,7 +288,7 @@ func (m *model) proveLease(a ProveLease) bool {
 	o := m.observe(nil)
 	switch {
 	case Knows(a.Seen, o.Job, o.Pods):
-		return m.actOnLease(UpdateLease{a.Lease, a.Opens})
+		return m.actOnLease(UpdateLease{Lease: a.Lease, Opens: a.Opens})
 	case a.Seen.DeletionTimestamp == nil:
 		return m.actOnLease(DeleteLease{a.Seen})
 	}

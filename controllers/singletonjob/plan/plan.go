@@ -20,6 +20,9 @@ func Decide(o Observed) Plan {
 	}
 	p.recordTerms()
 	p.settle()
+	if p.verdictIsNew() {
+		return p.closeFirst()
+	}
 	p.raiseFloor()
 	p.describe()
 	p.tell()
@@ -41,6 +44,30 @@ func (p *planner) bare() Plan {
 	if !p.deleting() {
 		p.act("a job is deleted in order", AddJobFinalizer{})
 	}
+	return p.plan
+}
+
+// verdictIsNew reports whether the job is found to be over, and its Lease is
+// still open. A Lease that is missing, foreign or closed for another reason is
+// never opened without a live look at the job.
+func (p *planner) verdictIsNew() bool {
+	return p.finished() && p.standing == ours && p.record.Closed == ""
+}
+
+// closeFirst plans nothing but to close the Lease. The status says that the job
+// is over only when its Lease, seen closed, has said so before: otherwise
+// whoever grants in between would grant finished work again.
+func (p *planner) closeFirst() Plan {
+	p.plan = Plan{}
+	p.status = *p.Job.Status.DeepCopy()
+	p.updateLease()
+	for i, a := range p.plan.Actions {
+		if u, ok := a.(UpdateLease); ok {
+			u.SameJob = true
+			p.plan.Actions[i] = u
+		}
+	}
+	p.plan.Status = p.status
 	return p.plan
 }
 
@@ -80,7 +107,11 @@ func (p *planner) proveLease() {
 // closedForGood reports whether nothing can be granted while the Lease is being
 // deleted.
 func (p *planner) closedForGood() bool {
-	return p.record.Closed == v1alpha1.ClosedDeleting || p.record.Closed == v1alpha1.ClosedCompleted
+	switch p.record.Closed {
+	case v1alpha1.ClosedDeleting, v1alpha1.ClosedCompleted, v1alpha1.ClosedFailed:
+		return true
+	}
+	return false
 }
 
 // updateLease writes configuration, closing and the request to end in one

@@ -279,7 +279,11 @@ func TestActions(t *testing.T) {
 		},
 		"success that a lapse hid closes the Lease": {
 			scene: newScene(policy(never), active(0)).withLease().withPod(0).granted(0).confirmed().seen().lapsed().pod(0, ends(0)),
-			want:  []string{`update lease closed="Completed" end="" floor=0 opens=false`, "release j-0"}, held: "False/Completed", history: "j-0:101 Lapsed", events: "TermEnded Completed",
+			want:  []string{`update lease closed="Completed" end="" floor=0 opens=false`}, held: "True/Live", ordinals: []int32{0},
+		},
+		"and only then the status says so": {
+			scene: newScene(policy(never), active(0)).withLease().withPod(0).granted(0).confirmed().seen().lapsed().pod(0, ends(0)).closed(v1alpha1.ClosedCompleted),
+			want:  []string{"release j-0"}, held: "False/Completed", history: "j-0:101 Lapsed", events: "TermEnded Completed",
 		},
 		"success without a Lease makes no Lease": {
 			scene: newScene(policy(never), active(0)).withPod(0, ends(0), func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationToken] = "7" }),
@@ -299,11 +303,24 @@ func TestActions(t *testing.T) {
 		"failed for good": {
 			scene: newScene(policy(never), active(0), func(job *v1alpha1.SingletonJob) { job.Spec.BackoffLimit = ptr.To[int32](0) }).
 				withLease().withPod(0).granted(0).confirmed().seen().released(v1alpha1.OutcomeFailed).pod(0, ends(1)),
-			want: []string{`update lease closed="Failed" end="" floor=0 opens=false`, "release j-0"}, held: "False/Failed", history: "j-0:101 Failed", events: "TermEnded RunFailed Failed",
+			want: []string{`update lease closed="Failed" end="" floor=0 opens=false`}, held: "True/Live", ordinals: []int32{0},
+		},
+		"failed for good: only then the status says so": {
+			scene: newScene(policy(never), active(0), func(job *v1alpha1.SingletonJob) { job.Spec.BackoffLimit = ptr.To[int32](0) }).
+				withLease().withPod(0).granted(0).confirmed().seen().released(v1alpha1.OutcomeFailed).pod(0, ends(1)).closed(v1alpha1.ClosedFailed),
+			want: []string{"release j-0"}, held: "False/Failed", history: "j-0:101 Failed", events: "TermEnded RunFailed Failed",
+		},
+		"a Lease that is closed for failure is not opened by a view with fewer failures": {
+			scene: newScene(policy(never), active(0)).withLease().withPod(0).closed(v1alpha1.ClosedFailed),
+			want:  []string{"delete j-0 same=true"}, ordinals: []int32{0}, held: "False/Failed", events: "Failed",
 		},
 		"failed for good: the restarting pod goes": {
 			scene: newScene(policy(onFailure), active(0)).withLease().withPod(0).granted(0).confirmed().pod(0, runs, restarted(7)).seen(),
-			want:  []string{`update lease closed="Failed" end="" floor=0 opens=false`, "delete j-0 same=false"}, held: "True/Live", ordinals: []int32{0},
+			want:  []string{`update lease closed="Failed" end="" floor=0 opens=false`}, ordinals: []int32{0},
+		},
+		"failed for good: the restarting pod goes once the Lease is closed": {
+			scene: newScene(policy(onFailure), active(0)).withLease().withPod(0).granted(0).confirmed().pod(0, runs, restarted(7)).seen().closed(v1alpha1.ClosedFailed),
+			want:  []string{"delete j-0 same=false"}, held: "True/Live", ordinals: []int32{0}, events: "Held Failed",
 		},
 		"an earlier finished pod goes": {
 			scene: newScene(policy(never), active(1)).withLease().withPod(0, ends(1)).withPod(1, ends(1), func(p *corev1.Pod) {

@@ -122,8 +122,8 @@ func (m *model) grant() {
 	if err != nil || r.Token <= m.lastToken {
 		m.Fatalf("token %d was granted after %d: %v", r.Token, m.lastToken, err)
 	}
-	if m.completed {
-		m.Fatalf("completed work was granted again")
+	if m.finished {
+		m.Fatalf("work that is over, on record, was granted again")
 	}
 	m.lastToken, m.working = r.Token, ""
 }
@@ -214,9 +214,8 @@ func (m *model) changePod() {
 			runs(p)
 		}
 	case "end":
-		// A pod succeeds only after its success was released (or lapsed away).
 		if !gated && !over && p.Status.Phase == corev1.PodRunning {
-			ends(int32(rapid.IntRange(1, 2).Draw(m.T, "code")))(p)
+			ends(int32(rapid.IntRange(m.leastCode(p), 2).Draw(m.T, "code")))(p)
 		}
 	case "restart":
 		if p.Status.Phase == corev1.PodRunning {
@@ -229,6 +228,15 @@ func (m *model) changePod() {
 	}
 	m.touch(p)
 	m.vanish(p)
+}
+
+// leastCode: a pod succeeds only after its success was released, or after its
+// term was ended from outside.
+func (m *model) leastCode(p *corev1.Pod) int {
+	if tokenOf(p) == 0 || (m.lease != nil && m.record().Open() && m.record().GrantHolder == lease.Holder(p.Name, string(p.UID))) {
+		return 1
+	}
+	return 0
 }
 
 func (m *model) user() {

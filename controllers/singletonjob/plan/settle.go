@@ -143,7 +143,9 @@ func (p *planner) noticeFailure() {
 	if p.complete || p.failed || !runsToCompletion(p.Job) {
 		return
 	}
-	p.failed = p.failures() > backoffLimit(p.Job)
+	// A Lease that was closed for it stays so: the decision may be one that the
+	// status does not have yet.
+	p.failed = p.failures() > backoffLimit(p.Job) || (p.standing == ours && p.record.Closed == v1alpha1.ClosedFailed)
 	if p.failed {
 		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("failed %d times", p.failures()))
 	}

@@ -85,6 +85,9 @@ type UpdateLease struct {
 	// Opens: the Lease is opened by this write, so the job must be looked at
 	// live first. A stale view must never open it again.
 	Opens bool
+	// SameJob: the write closes the Lease for good, so the job must be, live, at
+	// the version that was seen. A stale view must never end a job.
+	SameJob bool
 }
 
 // ProveLease writes a new Lease if, by live reads, it knows as much of earlier
