@@ -234,6 +234,12 @@ type SingletonJobStatus struct {
 	// +optional
 	TokenFloor int64 `json:"tokenFloor,omitempty"`
 
+	// longestDurationSeconds is the longest duration that a term may have been
+	// granted with. It is recorded before the Lease gets that duration, so that a
+	// re-created Lease waits for long enough.
+	// +optional
+	LongestDurationSeconds int32 `json:"longestDurationSeconds,omitempty"`
+
 	// failed is the number of runs that have failed.
 	// +optional
 	Failed int32 `json:"failed,omitempty"`

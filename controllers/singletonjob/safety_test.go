@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -122,6 +123,25 @@ func TestLostLeaseCarriesTheTerm(t *testing.T) {
 	w.lapse()
 	w.settle()
 	w.wantHistory("work-0 Lapsed")
+}
+
+// The Lease is lost after its duration was shortened: the term that goes on was
+// granted for longer, and that is how long the new Lease waits.
+
+func TestLostLeaseWaitsForTheLongestTerm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(func(job *v1alpha1.SingletonJob) { job.Spec.Lease.DurationSeconds = 60 })
+	w.settle()
+	w.hold("work-0")
+	w.edit(func(job *v1alpha1.SingletonJob) { job.Spec.Lease.DurationSeconds = 15 })
+	w.settle()
+	w.loseLease()
+	w.settle()
+	r := w.record()
+	if r.Longest != time.Minute || r.Config.Duration != 15*time.Second {
+		t.Errorf("the new Lease waits for %s with a duration of %s, want 1m0s and 15s", r.Longest, r.Config.Duration)
+	}
 }
 
 // The same, but the status was never written: the pod's own token tells.

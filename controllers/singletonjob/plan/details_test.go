@@ -110,6 +110,7 @@ func TestCarry(t *testing.T) {
 		"a pod that ended":      {scene: newScene().status(recorded(7)).withPod(0, carried("7")), want: lease.Carry{Token: 7}},
 		"a forged token":        {scene: newScene().withPod(0, carried("-7")).withPod(1, carried("x"))},
 		"a floor":               {scene: newScene().status(func(s *v1alpha1.SingletonJobStatus) { s.TokenFloor = 99 }).status(holds(7)), want: lease.Carry{Token: 99, Holder: "j-0_u0", Transitions: 3}},
+		"longer terms":          {scene: newScene().status(func(s *v1alpha1.SingletonJobStatus) { s.LongestDurationSeconds = 60 }), want: lease.Carry{Longest: time.Minute}},
 		"an unrecorded success": {scene: newScene(policy(never)).withPod(0, carried("7"), ends(0)), no: true},
 		"a success of what never ends": {scene: newScene().withPod(0, carried("7"), ends(0)),
 			want: lease.Carry{Token: 7, Holder: "j-0_u0"}},

@@ -38,6 +38,8 @@ func TestANewLeaseMustKnowWhatTheJobKnows(t *testing.T) {
 		"an older term is open":                   {known(5, "j-0_uid-j-0"), holds, nil, false},
 		"it stands below the recorded floor":      {known(7, ""), func(job *v1alpha1.SingletonJob) { job.Status.TokenFloor = 8 }, nil, false},
 		"it stands at the recorded floor":         {known(8, ""), func(job *v1alpha1.SingletonJob) { job.Status.TokenFloor = 8 }, nil, true},
+		"it waits for less than a term may last":  {known(7, ""), func(job *v1alpha1.SingletonJob) { job.Status.LongestDurationSeconds = 60 }, nil, false},
+		"it waits for the longest term":           {lease.Carry{Longest: time.Minute}, func(job *v1alpha1.SingletonJob) { job.Status.LongestDurationSeconds = 60 }, nil, true},
 		"it stands above the history":             {known(9, ""), func(job *v1alpha1.SingletonJob) { job.Status.History = []v1alpha1.TermStatus{{Token: 8}} }, nil, true},
 		"it stands below the history":             {known(7, ""), func(job *v1alpha1.SingletonJob) { job.Status.History = []v1alpha1.TermStatus{{Token: 8}} }, nil, false},
 		"a pod carries a token that it never saw": {lease.Carry{}, func(*v1alpha1.SingletonJob) {}, []*corev1.Pod{tokenPod("j-3", "12")}, false},

@@ -39,6 +39,8 @@ type model struct {
 	// lastToken is the greatest ever granted, over all Leases.
 	lastToken int64
 	finished  bool // On record.
+	// longest is the longest duration that any term was granted with.
+	longest time.Duration
 	// working is the holder whose confirmed term has not ended, by the word of
 	// those who end terms: it survives the Lease.
 	working string

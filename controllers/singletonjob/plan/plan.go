@@ -24,6 +24,7 @@ func Decide(o Observed) Plan {
 		return p.closeFirst()
 	}
 	p.raiseFloor()
+	p.raiseLongest()
 	p.describe()
 	p.tell()
 	p.planLease()

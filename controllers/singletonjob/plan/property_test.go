@@ -125,6 +125,10 @@ func (m *model) grant() {
 	if m.finished {
 		m.Fatalf("work that is over, on record, was granted again")
 	}
+	if r.Longest < m.longest {
+		m.Fatalf("a term is waited for %s, and one was granted for %s", r.Longest, m.longest)
+	}
+	m.longest = max(m.longest, r.Duration)
 	m.lastToken, m.working = r.Token, ""
 }
 
@@ -243,12 +247,14 @@ func (m *model) user() {
 	if m.job == nil {
 		return
 	}
-	what := rapid.SampledFrom([]string{"suspend", "template", "delete lease", "lose lease", "standbys", "delete", "", "", ""}).Draw(m.T, "what")
+	what := rapid.SampledFrom([]string{"suspend", "template", "delete lease", "lose lease", "standbys", "duration", "delete", "", "", ""}).Draw(m.T, "what")
 	switch what {
 	case "suspend":
 		m.job.Spec.Suspend = ptr.To(!suspended(m.job))
 	case "template":
 		m.revision += "x"
+	case "duration":
+		m.job.Spec.Lease.DurationSeconds = rapid.SampledFrom([]int32{0, 10, 60}).Draw(m.T, "duration")
 	case "standbys":
 		m.job.Spec.Standbys = (m.job.Spec.Standbys + 1) % 3
 	case "delete lease":

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -203,6 +204,16 @@ func (p *planner) backoffLeft() (left time.Duration) {
 		return 0
 	}
 	return p.status.LastFailureTime.Add(backoff(p.Job, p.status.Failed)).Sub(p.Now)
+}
+
+// raiseLongest records a duration before the Lease gets it, and a longer one
+// that the Lease has already.
+func (p *planner) raiseLongest() {
+	longest := LeaseConfig(p.Job, 0).Duration
+	if p.standing == ours {
+		longest = max(longest, p.record.Longest)
+	}
+	p.status.LongestDurationSeconds = max(p.status.LongestDurationSeconds, int32(min(longest/time.Second, math.MaxInt32)))
 }
 
 // raiseFloor records a block of tokens ahead, before a grant needs a token that

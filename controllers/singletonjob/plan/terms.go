@@ -6,6 +6,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -198,7 +199,8 @@ func CarryOf(job *v1alpha1.SingletonJob, pods []*corev1.Pod) (_ lease.Carry, ok 
 		return lease.Carry{}, false
 	}
 	t := newestTerm(job, pods)
-	carry := lease.Carry{Token: max(t.token, job.Status.TokenFloor), Transitions: job.Status.Transitions}
+	carry := lease.Carry{Token: max(t.token, job.Status.TokenFloor), Transitions: job.Status.Transitions,
+		Longest: time.Duration(job.Status.LongestDurationSeconds) * time.Second}
 	if t.unfinished {
 		carry.Holder = lease.Holder(t.pod, string(t.uid))
 	}
@@ -206,12 +208,12 @@ func CarryOf(job *v1alpha1.SingletonJob, pods []*corev1.Pod) (_ lease.Carry, ok 
 }
 
 // Knows reports whether a new Lease knows as much of earlier terms as live reads
-// of the job and its pods show: the newest token, and the holder of a term that
-// is unfinished.
+// of the job and its pods show: the newest token, the longest duration, and the
+// holder of a term that is unfinished.
 func Knows(l *coordinationv1.Lease, job *v1alpha1.SingletonJob, pods []*corev1.Pod) bool {
 	carry, ok := CarryOf(job, pods)
 	r, err := lease.Parse(l)
-	if !ok || err != nil || r.Token < carry.Token {
+	if !ok || err != nil || r.Token < carry.Token || r.Longest < carry.Longest {
 		return false
 	}
 	return carry.Holder == "" || (r.Open() && r.GrantHolder == carry.Holder)

@@ -154,6 +154,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: lastFailureTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: longestDurationSeconds
+      type:
+        scalar: numeric
     - name: nextOrdinal
       type:
         scalar: numeric

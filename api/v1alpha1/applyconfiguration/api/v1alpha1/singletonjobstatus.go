@@ -31,6 +31,10 @@ type SingletonJobStatusApplyConfiguration struct {
 	// resourceVersion (minToken). It is recorded before such a grant, so that a
 	// re-created Lease starts above it.
 	TokenFloor *int64 `json:"tokenFloor,omitempty"`
+	// longestDurationSeconds is the longest duration that a term may have been
+	// granted with. It is recorded before the Lease gets that duration, so that a
+	// re-created Lease waits for long enough.
+	LongestDurationSeconds *int32 `json:"longestDurationSeconds,omitempty"`
 	// failed is the number of runs that have failed.
 	Failed *int32 `json:"failed,omitempty"`
 	// lastFailureTime is when the controller saw the latest failed run. The
@@ -101,6 +105,14 @@ func (b *SingletonJobStatusApplyConfiguration) WithTransitions(value int64) *Sin
 // If called multiple times, the TokenFloor field is set to the value of the last call.
 func (b *SingletonJobStatusApplyConfiguration) WithTokenFloor(value int64) *SingletonJobStatusApplyConfiguration {
 	b.TokenFloor = &value
+	return b
+}
+
+// WithLongestDurationSeconds sets the LongestDurationSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LongestDurationSeconds field is set to the value of the last call.
+func (b *SingletonJobStatusApplyConfiguration) WithLongestDurationSeconds(value int32) *SingletonJobStatusApplyConfiguration {
+	b.LongestDurationSeconds = &value
 	return b
 }
 
