@@ -95,6 +95,8 @@ type term struct {
 	start lease.Start
 	claim fencing.Claim
 	until clock.Instant
+	// led: the elector has been told that it leads, so that work may have started.
+	led bool
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
@@ -132,6 +134,9 @@ func New(o Options) (*Lock, error) {
 // Claim is what the holder shows to a protected resource with every write. It
 // returns ErrNotHeld unless the lock has a term that can be trusted at this
 // moment: its last renewal began less than four fifths of the duration ago.
+//
+// Work keeps the claim that it started with. It may ask again, to see whether it
+// still leads, but where the answer is another claim, that is of a later term.
 func (l *Lock) Claim() (fencing.Claim, error) {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -159,7 +164,11 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		l.lose(fmt.Errorf("%w: the Lease is gone", lease.ErrEnded))
 		made := lease.NewCompeting(metav1.ObjectMeta{Namespace: l.o.Namespace, Name: l.o.Name}, l.rival(), l.carry())
 		l.mu.Unlock()
-		got, err = l.client.Create(ctx, made, l.timing.RequestTimeout())
+		if got, err = l.client.Create(ctx, made, l.timing.RequestTimeout()); err != nil {
+			// In words only: an elector that is told "not found", as of the namespace,
+			// calls Create and shows what that says instead.
+			return nil, nil, fmt.Errorf("resourcelock: create Lease %s: %s", l.Describe(), err.Error())
+		}
 	}
 	if err != nil {
 		return nil, nil, err
@@ -213,7 +222,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	if l.term == nil {
 		return fmt.Errorf("resourcelock: %w", l.lost())
 	}
-	l.term.until = sent.Add(l.timing.Trust())
+	l.term.until, l.term.led = sent.Add(l.timing.Trust()), true
 	return nil
 }
 

@@ -65,12 +65,14 @@ func (l *Lock) judge() {
 	}
 }
 
-// lose ends this lock's term, and what may become one.
+// lose ends this lock's term, and what may become one. A term of which the
+// elector was never told costs nothing: no work has started in it, and the
+// elector, which has not stopped leading, would never say so.
 func (l *Lock) lose(why error) {
 	if l.term == nil && l.nonce == "" {
 		return
 	}
-	if l.term != nil {
+	if l.term != nil && l.term.led {
 		l.spent = why
 	}
 	l.term, l.nonce = nil, ""
