@@ -4,6 +4,7 @@
 package resourcelock
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestBesideLeaseLock(t *testing.T) {
 	b.clock.Advance(duration - time.Second)
 	b.must(b.try(plain)) // It renews.
 	claim := b.takesAfter(ours, duration)
-	if err := b.try(b.plain("p")); err != errWaits { //nolint:errorlint // The very value.
+	if err := b.try(b.plain("p")); !errors.Is(err, errWaits) {
 		t.Errorf("LeaseLock does not wait for ours: %v", err)
 	}
 	b.must(b.release(ours))
