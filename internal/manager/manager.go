@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -33,6 +34,8 @@ type Options struct {
 	ProbeAddress   string
 	// Logger is where the manager logs.
 	Logger logr.Logger
+	// electionDuration is shorter in tests; zero: the default.
+	electionDuration time.Duration
 }
 
 // Bind registers the flags.
@@ -55,23 +58,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return fmt.Errorf("--agent-image is empty: name the image that holds the agent")
 	}
 	ctrl.SetLogger(o.Logger)
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: controllers.Scheme(),
-		Logger: o.Logger,
-		Cache:  controllers.CacheOptions(),
-		Metrics: server.Options{
-			BindAddress:    o.MetricsAddress,
-			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
-			TLSOpts:        []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
-		},
-		WebhookServer:                 webhook.NewServer(webhook.Options{Port: -1}),
-		HealthProbeBindAddress:        o.ProbeAddress,
-		LeaderElection:                o.LeaderElect,
-		LeaderElectionID:              "leasehold-manager",
-		LeaderElectionNamespace:       o.LeaderElectNS,
-		LeaderElectionReleaseOnCancel: true,
-	})
+	mgr, err := newManager(config, o)
 	if err != nil {
 		return fmt.Errorf("manager: %w", err)
 	}
@@ -93,4 +80,44 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return fmt.Errorf("stopped to build caches anew: %w", cause)
 	}
 	return nil
+}
+
+// newManager returns a manager without controllers. Where it is elected, that is
+// by the protocol that it grants leases by.
+func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
+	times := electionOf(o.electionDuration)
+	options := ctrl.Options{
+		Scheme: controllers.Scheme(),
+		Logger: o.Logger,
+		Cache:  controllers.CacheOptions(),
+		Metrics: server.Options{
+			BindAddress:    o.MetricsAddress,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			TLSOpts:        []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+		},
+		WebhookServer:                 webhook.NewServer(webhook.Options{Port: -1}),
+		HealthProbeBindAddress:        o.ProbeAddress,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &times.lease,
+		RenewDeadline:                 &times.renewDeadline,
+		RetryPeriod:                   &times.retryPeriod,
+	}
+	if !o.LeaderElect {
+		return ctrl.NewManager(config, options)
+	}
+	recorder := &lateRecorder{}
+	lock, err := newLock(config, o, recorder)
+	if err != nil {
+		return nil, err
+	}
+	options.LeaderElectionResourceLockInterface = lock
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, err
+	}
+	recorder.to = mgr.GetEventRecorder(leaseName)
+	return mgr, nil
 }
