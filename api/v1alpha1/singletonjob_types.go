@@ -62,7 +62,9 @@ const (
 	// check. Hand over only on release or proof of death, or when an operator
 	// vouches for the end of the holder.
 	OverlapForbid OverlapPolicy = "Forbid"
-	// OverlapTolerate: an overlap only wastes compute.
+	// OverlapTolerate: an overlap only wastes compute. It acts exactly as
+	// OverlapFence: no pod starts earlier for it, neither at a hand-over nor at a
+	// roll-out. It states that no resource checks tokens, and that none needs to.
 	OverlapTolerate OverlapPolicy = "Tolerate"
 )
 
@@ -87,11 +89,11 @@ const (
 // SingletonJobSpec says what to run and how its lease behaves.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.container) || self.template.spec.containers.exists(c, c.name == self.container)",fieldPath=".container",message="spec.container names no container of spec.template: use the name of one of spec.template.spec.containers, or leave it out for the first"
-// +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Agent' || self.template.spec.containers.exists(c, c.name == (has(self.container) ? self.container : self.template.spec.containers[0].name) && has(c.command) && c.command.size() > 0) || (has(self.container) && !self.template.spec.containers.exists(c, c.name == self.container))",message="renewedBy Agent needs a command: set command on the container that does the work, since the agent runs it and cannot know the image's entrypoint; or choose renewedBy: Kubelet"
+// +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Agent' || self.template.spec.containers.exists(c, c.name == (has(self.container) ? self.container : self.template.spec.containers[0].name) && has(c.command) && c.command.size() > 0 && c.command[0].size() > 0) || (has(self.container) && !self.template.spec.containers.exists(c, c.name == self.container))",fieldPath=".template.spec.containers",message="renewedBy Agent needs a command: set command on the container that does the work, since the agent runs it and cannot know the image's entrypoint; or choose renewedBy: Kubelet"
 // +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Kubelet' || self.standbys == 0",fieldPath=".standbys",message="standbys need somebody in the pod who waits for the lease: set standbys to 0, or choose renewedBy: Agent"
 // +kubebuilder:validation:XValidation:rule="!has(self.backoffLimit) || (has(self.template.spec.restartPolicy) && self.template.spec.restartPolicy != 'Always')",fieldPath=".backoffLimit",message="backoffLimit belongs to work that completes: set restartPolicy to OnFailure or Never, or remove backoffLimit"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostPID) || !self.template.spec.hostPID",message="hostPID would hide the start of the container's first process from the agent: remove spec.template.spec.hostPID"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.nodeName) || self.template.spec.nodeName.size() == 0",message="nodeName would pass by the scheduler, and so the gate that holds a pod back until it is granted the lease: remove spec.template.spec.nodeName, and use nodeSelector or affinity"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostPID) || !self.template.spec.hostPID",fieldPath=".template.spec.hostPID",message="hostPID would hide the start of the container's first process from the agent: remove spec.template.spec.hostPID"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.nodeName) || self.template.spec.nodeName.size() == 0",fieldPath=".template.spec.nodeName",message="nodeName would pass by the scheduler, and so the gate that holds a pod back until it is granted the lease: remove spec.template.spec.nodeName, and use nodeSelector or affinity"
 type SingletonJobSpec struct {
 	// template is the pod that does the work. The controller adds the
 	// scheduling gate, the lease label, the agent and the token's environment.
@@ -115,7 +117,9 @@ type SingletonJobSpec struct {
 	// overlapPolicy says what an overlap of two pods would cost. Fence (the
 	// default): corrupt state, but the resource checks tokens. Forbid: corrupt
 	// state, and the resource cannot check; the next pod starts only when the
-	// last one is proven to have ended. Tolerate: wasted compute.
+	// last one is proven to have ended, or an operator vouches for its end.
+	// Tolerate: wasted compute; it acts exactly as Fence, and no pod starts
+	// earlier for it. A change applies at once, to the open term too.
 	// +kubebuilder:default=Fence
 	// +optional
 	OverlapPolicy OverlapPolicy `json:"overlapPolicy,omitempty"`
@@ -146,12 +150,12 @@ type SingletonJobSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.renewedBy != 'Kubelet' || !has(self.durationSeconds) || self.durationSeconds >= 40",fieldPath=".durationSeconds",message="renewedBy Kubelet needs durationSeconds of 40 or more, since nodes report only every 10 seconds: raise durationSeconds, or choose renewedBy: Agent"
 // +kubebuilder:validation:XValidation:rule="self.renewedBy != 'Kubelet' || !has(self.renewIntervalSeconds)",fieldPath=".renewIntervalSeconds",message="nothing renews under renewedBy Kubelet: remove renewIntervalSeconds"
 // +kubebuilder:validation:XValidation:rule="self.renewedBy == 'Kubelet' || !has(self.renewIntervalSeconds) || self.renewIntervalSeconds * 2 <= (has(self.durationSeconds) ? self.durationSeconds : 15)",fieldPath=".renewIntervalSeconds",message="renewIntervalSeconds may be at most half of durationSeconds (15 by default), so that a renewal can be tried again before the holder must stop: lower renewIntervalSeconds or raise durationSeconds"
-// +kubebuilder:validation:XValidation:rule="has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)",message="lease.name cannot be added, changed or removed: make a new SingletonJob instead"
+// +kubebuilder:validation:XValidation:rule="has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)",fieldPath=".name",message="lease.name cannot be added, changed or removed: make a new SingletonJob instead"
 type LeaseSpec struct {
 	// name of the Lease; the job's name by default. It cannot be changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="lease.name must be a DNS label: lower case letters, digits and '-'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="lease.name must be a DNS label (lower case letters, digits and '-', first and last a letter or digit), since pods carry it as a label: replace whatever else is in it"
 	// +optional
 	Name string `json:"name,omitempty"`
 

@@ -24,6 +24,10 @@ var bounds = []bound{
 	{path("spec", "containers"), "minItems", number(1)},
 	{path("spec", "containers"), "maxItems", number(64)},
 	{append(path("spec", "containers"), "items", "properties", "name"), "maxLength", number(63)},
+	{append(path("spec", "containers"), "items"), "required", words("image", "name")},
+	{append(path("spec", "containers"), "items", "properties", "image"), "minLength", number(1)},
+	{append(path("spec", "initContainers"), "items"), "required", words("image", "name")},
+	{append(path("spec", "initContainers"), "items", "properties", "image"), "minLength", number(1)},
 	{path("spec", "restartPolicy"), "enum", words("Always", "OnFailure", "Never")},
 }
 

@@ -32,10 +32,20 @@ const raw = `spec:
                         description: theirs
                         items:
                           properties:
+                            image:
+                              description: theirs
+                              type: string
                             name:
                               description: theirs
                               type: string
                         type: array
+                      initContainers:
+                        items:
+                          properties:
+                            image:
+                              type: string
+                          required:
+                          - name
                       restartPolicy:
                         type: string
 `
@@ -59,12 +69,27 @@ const finished = `spec:
                       containers:
                         items:
                           properties:
+                            image:
+                              minLength: 1
+                              type: string
                             name:
                               maxLength: 63
                               type: string
+                          required:
+                          - image
+                          - name
                         maxItems: 64
                         minItems: 1
                         type: array
+                      initContainers:
+                        items:
+                          properties:
+                            image:
+                              minLength: 1
+                              type: string
+                          required:
+                          - image
+                          - name
                       restartPolicy:
                         enum:
                         - Always

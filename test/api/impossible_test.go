@@ -12,185 +12,245 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// impossible are jobs that could never work, and what the refusal must say:
-// where it is and what to do about it.
-var impossible = map[string]struct {
-	edits   []edit
-	message []string
-}{
+// impossible is a job that could never work, its nearest neighbour that can, and
+// what the refusal must say: where it is and what to do about it.
+type impossible struct {
+	edits    []edit
+	possible []edit
+	message  []string
+}
+
+const noCommand = "set command on the container that does the work"
+
+var impossibles = map[string]impossible{
 	"renew interval above half of the duration": {
-		[]edit{{"spec.lease.durationSeconds", int64(10)}, {"spec.lease.renewIntervalSeconds", int64(6)}},
-		[]string{"spec.lease.renewIntervalSeconds", "lower renewIntervalSeconds or raise durationSeconds"},
+		edits:    ofLease("durationSeconds", 10, "renewIntervalSeconds", 6),
+		possible: ofLease("durationSeconds", 10, "renewIntervalSeconds", 5),
+		message:  []string{"spec.lease.renewIntervalSeconds", "lower renewIntervalSeconds or raise durationSeconds"},
+	},
+	"renew interval above half of an odd duration": {
+		edits:    ofLease("durationSeconds", 11, "renewIntervalSeconds", 6),
+		possible: ofLease("durationSeconds", 11, "renewIntervalSeconds", 5),
+		message:  []string{"spec.lease.renewIntervalSeconds", "lower renewIntervalSeconds or raise durationSeconds"},
+	},
+	"renew interval above half of the shortest duration": {
+		edits:    ofLease("durationSeconds", 3, "renewIntervalSeconds", 2),
+		possible: ofLease("durationSeconds", 3, "renewIntervalSeconds", 1),
+		message:  []string{"spec.lease.renewIntervalSeconds", "lower renewIntervalSeconds or raise durationSeconds"},
+	},
+	"renew interval above half of the longest duration": {
+		edits:    ofLease("durationSeconds", 3599, "renewIntervalSeconds", 1800),
+		possible: ofLease("durationSeconds", 3600, "renewIntervalSeconds", 1800),
+		message:  []string{"spec.lease.renewIntervalSeconds", "lower renewIntervalSeconds or raise durationSeconds"},
 	},
 	"renew interval above half of the default duration": {
-		[]edit{{"spec.lease.renewIntervalSeconds", int64(8)}},
-		[]string{"spec.lease.renewIntervalSeconds", "15 by default"},
+		edits:    ofLease("renewIntervalSeconds", 8),
+		possible: ofLease("renewIntervalSeconds", 7),
+		message:  []string{"spec.lease.renewIntervalSeconds", "15 by default"},
 	},
 	"agent without a command": {
-		[]edit{{"spec.template.spec.containers", []any{map[string]any{"name": "work", "image": "work"}}}},
-		[]string{"set command on the container that does the work", "renewedBy: Kubelet"},
+		edits:    work(container{"name": "work", "image": "work"}),
+		possible: work(container{"name": "work", "image": "work", "command": []any{"/work"}}),
+		message:  []string{"spec.template.spec.containers", noCommand, "choose renewedBy: Kubelet"},
+	},
+	"agent with arguments alone": {
+		edits:    work(container{"name": "work", "image": "work", "args": []any{"/work"}}),
+		possible: append(work(container{"name": "work", "image": "work", "args": []any{"/work"}}), ofLease("renewedBy", "Kubelet")...),
+		message:  []string{"spec.template.spec.containers", noCommand, "choose renewedBy: Kubelet"},
 	},
 	"agent with an empty command": {
-		[]edit{{"spec.template.spec.containers", []any{map[string]any{"name": "work", "command": []any{}}}}},
-		[]string{"set command on the container that does the work"},
+		edits:    work(container{"name": "work", "image": "work", "command": []any{}}),
+		possible: append(work(container{"name": "work", "image": "work", "command": []any{}}), ofLease("renewedBy", "Kubelet")...),
+		message:  []string{"spec.template.spec.containers", noCommand},
+	},
+	"agent with a command without a name": {
+		edits:    work(container{"name": "work", "image": "work", "command": []any{"", "x"}}),
+		possible: work(container{"name": "work", "image": "work", "command": []any{"x", ""}}),
+		message:  []string{"spec.template.spec.containers", noCommand},
 	},
 	"agent in a container without a command": {
-		[]edit{{"spec.container", "helper"}},
-		[]string{"set command on the container that does the work"},
-	},
-	"zero duration": {
-		[]edit{{"spec.lease.durationSeconds", int64(0)}},
-		[]string{"spec.lease.durationSeconds", "greater than or equal to 3"},
-	},
-	"duration of two seconds": {
-		[]edit{{"spec.lease.durationSeconds", int64(2)}},
-		[]string{"spec.lease.durationSeconds", "greater than or equal to 3"},
+		edits:    []edit{{"spec.container", "helper"}},
+		possible: []edit{{"spec.container", "work"}},
+		message:  []string{"spec.template.spec.containers", noCommand},
 	},
 	"unknown container": {
-		[]edit{{"spec.container", "absent"}},
-		[]string{"spec.container", "names no container of spec.template", "leave it out for the first"},
+		edits:    []edit{{"spec.container", "absent"}},
+		possible: []edit{{"spec.container", "work"}},
+		message:  []string{"spec.container", "names no container of spec.template", "leave it out for the first"},
 	},
-	"no containers": {
-		[]edit{{"spec.template.spec.containers", []any{}}},
-		[]string{"spec.template.spec.containers", "at least 1"},
+	"unknown container where nothing in the pod renews": {
+		edits:    append(ofLease("renewedBy", "Kubelet"), edit{"spec.container", "absent"}),
+		possible: append(ofLease("renewedBy", "Kubelet"), edit{"spec.container", "helper"}),
+		message:  []string{"spec.container", "names no container of spec.template"},
 	},
-	"template without a spec": {
-		[]edit{{"spec.template", map[string]any{}}},
-		[]string{"spec.template.spec: Required value"},
+	"init container that does the work": {
+		edits:    append(sidecar(), edit{"spec.container", "before"}),
+		possible: sidecar(),
+		message:  []string{"spec.container", "use the name of one of spec.template.spec.containers"},
 	},
 	"standbys that nobody in the pod can wait for": {
-		[]edit{{"spec.standbys", int64(1)}, {"spec.lease.renewedBy", "Kubelet"}},
-		[]string{"spec.standbys", "set standbys to 0, or choose renewedBy: Agent"},
+		edits:    append(ofLease("renewedBy", "Kubelet"), edit{"spec.standbys", int64(1)}),
+		possible: append(ofLease("renewedBy", "Kubelet"), edit{"spec.standbys", int64(0)}),
+		message:  []string{"spec.standbys", "set standbys to 0, or choose renewedBy: Agent"},
 	},
 	"duration that kubelets cannot keep": {
-		[]edit{{"spec.lease.renewedBy", "Kubelet"}, {"spec.lease.durationSeconds", int64(15)}},
-		[]string{"spec.lease.durationSeconds", "40 or more", "raise durationSeconds"},
+		edits:    ofLease("renewedBy", "Kubelet", "durationSeconds", 39),
+		possible: ofLease("renewedBy", "Kubelet", "durationSeconds", 40),
+		message:  []string{"spec.lease.durationSeconds", "40 or more", "raise durationSeconds"},
+	},
+	"the agent's default duration for kubelets": {
+		edits:    ofLease("renewedBy", "Kubelet", "durationSeconds", 15),
+		possible: ofLease("renewedBy", "Kubelet"),
+		message:  []string{"spec.lease.durationSeconds", "40 or more", "choose renewedBy: Agent"},
 	},
 	"renew interval where nothing renews": {
-		[]edit{{"spec.lease.renewedBy", "Kubelet"}, {"spec.lease.renewIntervalSeconds", int64(10)}},
-		[]string{"spec.lease.renewIntervalSeconds", "remove renewIntervalSeconds"},
+		edits:    ofLease("renewedBy", "Kubelet", "durationSeconds", 40, "renewIntervalSeconds", 10),
+		possible: ofLease("renewedBy", "Agent", "durationSeconds", 40, "renewIntervalSeconds", 10),
+		message:  []string{"spec.lease.renewIntervalSeconds", "remove renewIntervalSeconds"},
 	},
 	"sidecar": {
-		[]edit{{"spec.lease.renewedBy", "Sidecar"}},
-		[]string{"spec.lease.renewedBy", "not available yet", "choose Agent"},
+		edits:    ofLease("renewedBy", "Sidecar"),
+		possible: ofLease("renewedBy", "Kubelet"),
+		message:  []string{"spec.lease.renewedBy", "not available yet", "choose Agent"},
 	},
 	"application": {
-		[]edit{{"spec.lease.renewedBy", "Application"}},
-		[]string{"spec.lease.renewedBy", "not available yet", "choose Agent"},
+		edits:    ofLease("renewedBy", "Application"),
+		possible: ofLease("renewedBy", "Agent"),
+		message:  []string{"spec.lease.renewedBy", "not available yet", "choose Agent"},
 	},
 	"unknown renewer": {
-		[]edit{{"spec.lease.renewedBy", "Nobody"}},
-		[]string{"spec.lease.renewedBy", `supported values: "Agent"`},
+		edits:    ofLease("renewedBy", "agent"),
+		possible: ofLease("renewedBy", "Agent"),
+		message:  []string{"spec.lease.renewedBy", `supported values: "Agent"`},
 	},
 	"unknown overlap policy": {
-		[]edit{{"spec.overlapPolicy", "Allow"}},
-		[]string{"spec.overlapPolicy", `supported values: "Fence", "Forbid", "Tolerate"`},
-	},
-	"long name": {
-		[]edit{{"metadata.name", strings.Repeat("n", 53)}},
-		[]string{"at most 52 characters", "choose a shorter name"},
-	},
-	"dotted name": {
-		[]edit{{"metadata.name", "ledger.writer"}},
-		[]string{"must be a DNS label", "remove dots"},
-	},
-	"lease name that is no label": {
-		[]edit{{"spec.lease.name", "Ledger_Writer"}},
-		[]string{"spec.lease.name", "lower case letters, digits and '-'"},
+		edits:    []edit{{"spec.overlapPolicy", "Allow"}},
+		possible: []edit{{"spec.overlapPolicy", "Tolerate"}},
+		message:  []string{"spec.overlapPolicy", `supported values: "Fence", "Forbid", "Tolerate"`},
 	},
 	"backoff limit of work that never completes": {
-		[]edit{{"spec.backoffLimit", int64(2)}},
-		[]string{"spec.backoffLimit", "set restartPolicy to OnFailure or Never, or remove backoffLimit"},
+		edits:    []edit{{"spec.backoffLimit", int64(2)}},
+		possible: []edit{{"spec.backoffLimit", int64(2)}, {"spec.template.spec.restartPolicy", "Never"}},
+		message:  []string{"spec.backoffLimit", "set restartPolicy to OnFailure or Never, or remove backoffLimit"},
 	},
 	"backoff limit with restartPolicy Always": {
-		[]edit{{"spec.backoffLimit", int64(2)}, {"spec.template.spec.restartPolicy", "Always"}},
-		[]string{"spec.backoffLimit", "set restartPolicy to OnFailure or Never, or remove backoffLimit"},
+		edits:    []edit{{"spec.backoffLimit", int64(0)}, {"spec.template.spec.restartPolicy", "Always"}},
+		possible: []edit{{"spec.backoffLimit", int64(0)}, {"spec.template.spec.restartPolicy", "OnFailure"}},
+		message:  []string{"spec.backoffLimit", "set restartPolicy to OnFailure or Never, or remove backoffLimit"},
 	},
 	"unknown restart policy": {
-		[]edit{{"spec.template.spec.restartPolicy", "Sometimes"}},
-		[]string{"spec.template.spec.restartPolicy", `supported values: "Always", "OnFailure", "Never"`},
+		edits:    []edit{{"spec.template.spec.restartPolicy", "Sometimes"}},
+		possible: []edit{{"spec.template.spec.restartPolicy", "Always"}},
+		message:  []string{"spec.template.spec.restartPolicy", `supported values: "Always", "OnFailure", "Never"`},
 	},
 	"the node's process namespace": {
-		[]edit{{"spec.template.spec.hostPID", true}},
-		[]string{"remove spec.template.spec.hostPID"},
+		edits:    []edit{{"spec.template.spec.hostPID", true}},
+		possible: []edit{{"spec.template.spec.hostPID", false}},
+		message:  []string{"spec.template.spec.hostPID", "remove spec.template.spec.hostPID"},
 	},
 	"a node without the scheduler": {
-		[]edit{{"spec.template.spec.nodeName", "node-1"}},
-		[]string{"remove spec.template.spec.nodeName", "nodeSelector"},
+		edits:    []edit{{"spec.template.spec.nodeName", "node-1"}},
+		possible: []edit{{"spec.template.spec.nodeSelector", map[string]any{"kubernetes.io/hostname": "node-1"}}},
+		message:  []string{"spec.template.spec.nodeName", "remove spec.template.spec.nodeName", "nodeSelector"},
 	},
-	"token above what stores keep": {
-		[]edit{{"spec.lease.minToken", int64(1)<<62 + 1<<20}},
-		[]string{"spec.lease.minToken", "less than or equal to"},
+	"no template": {
+		edits:    []edit{{"spec.template", nil}},
+		possible: []edit{{"spec.lease", nil}, {"spec.container", nil}},
+		message:  []string{"spec.template: Required value"},
+	},
+	"no spec": {
+		edits:    []edit{{"spec", nil}},
+		possible: []edit{{"status", nil}},
+		message:  []string{"spec: Required value"},
+	},
+	"template without a spec": {
+		edits:    []edit{{"spec.template", map[string]any{}}},
+		possible: []edit{{"spec.template.metadata", map[string]any{}}},
+		message:  []string{"spec.template.spec: Required value"},
+	},
+	"no containers": {
+		edits:    work(),
+		possible: work(containers(1)...),
+		message:  []string{"spec.template.spec.containers", "at least 1"},
+	},
+	"more containers than the rules can look at": {
+		edits:    work(containers(65)...),
+		possible: work(containers(64)...),
+		message:  []string{"spec.template.spec.containers", "at most 64"},
+	},
+	"two containers of one name": {
+		edits:    work(append(containers(1), containers(1)...)...),
+		possible: work(containers(2)...),
+		message:  []string{"spec.template.spec.containers[1]: Duplicate value"},
+	},
+	"no image": {
+		edits:    work(container{"name": "work", "command": []any{"/work"}}),
+		possible: work(container{"name": "work", "image": "w", "command": []any{"/work"}}),
+		message:  []string{"spec.template.spec.containers[0].image: Required value"},
+	},
+	"empty image": {
+		edits:    work(container{"name": "work", "image": "", "command": []any{"/work"}}),
+		possible: work(container{"name": "work", "image": "w", "command": []any{"/work"}}),
+		message:  []string{"spec.template.spec.containers[0].image", "at least 1 chars"},
+	},
+	"no image to begin with": {
+		edits:    []edit{{"spec.template.spec.initContainers", []any{container{"name": "before"}}}},
+		possible: []edit{{"spec.template.spec.initContainers", []any{container{"name": "before", "image": "w"}}}},
+		message:  []string{"spec.template.spec.initContainers[0].image: Required value"},
 	},
 }
 
-func TestImpossibleSpecsAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, c := range impossible {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			mustRefuse(t, api.Create(t.Context(), job(t, c.edits...), client.DryRunAll), c.message...)
-		})
-	}
+type container = map[string]any
+
+// work replaces the containers of the template.
+func work(list ...any) []edit {
+	return []edit{{"spec.template.spec.containers", append([]any{}, list...)}}
 }
 
-// TestPossibleSpecsAreAccepted is the negative control: values at the very
-// bounds of the rules above.
-func TestPossibleSpecsAreAccepted(t *testing.T) {
-	t.Parallel()
-	for name, edits := range map[string][]edit{
-		"nothing but a template":    nil,
-		"renew interval of a half":  {{"spec.lease.durationSeconds", int64(10)}, {"spec.lease.renewIntervalSeconds", int64(5)}},
-		"shortest duration":         {{"spec.lease.durationSeconds", int64(3)}},
-		"named container":           {{"spec.container", "work"}},
-		"kubelet, default duration": {{"spec.lease.renewedBy", "Kubelet"}},
-		"kubelet, any container":    {{"spec.lease.renewedBy", "Kubelet"}, {"spec.container", "helper"}},
-		"kubelet, 40 seconds":       {{"spec.lease.renewedBy", "Kubelet"}, {"spec.lease.durationSeconds", int64(40)}},
-		"standbys":                  {{"spec.standbys", int64(10)}},
-		"longest name":              {{"metadata.name", strings.Repeat("n", 52)}},
-		"lease name":                {{"spec.lease.name", strings.Repeat("l", 63)}},
-		"backoff limit":             {{"spec.backoffLimit", int64(2)}, {"spec.template.spec.restartPolicy", "OnFailure"}},
-		"greatest token":            {{"spec.lease.minToken", int64(1) << 62}},
-		"as many containers as fit": {{"spec.template.spec.containers", containers(64)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if err := api.Create(t.Context(), job(t, edits...), client.DryRunAll, client.FieldValidation("Strict")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+// sidecar adds a native sidecar.
+func sidecar() []edit {
+	return []edit{{"spec.template.spec.initContainers", []any{
+		container{"name": "before", "image": "w", "restartPolicy": "Always", "command": []any{"/before"}}}}}
 }
 
-func TestLeaseNameCannotBeChanged(t *testing.T) {
-	t.Parallel()
-	const message = "make a new SingletonJob instead"
-	for name, c := range map[string]struct{ before, after any }{
-		"changed": {"one", "two"},
-		"added":   {nil, "two"},
-		"removed": {"one", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			created := job(t, edit{"metadata.name", "lease-name-" + name}, edit{"spec.lease.name", c.before})
-			if err := api.Create(t.Context(), created); err != nil {
-				t.Fatal(err)
-			}
-			same := change(t, created.DeepCopy(), edit{"spec.lease.durationSeconds", int64(30)})
-			if err := api.Update(t.Context(), same, client.DryRunAll); err != nil {
-				t.Errorf("another change: %v", err)
-			}
-			mustRefuse(t, api.Update(t.Context(), change(t, created, edit{"spec.lease.name", c.after})), message)
-		})
+// ofLease sets fields of spec.lease: name, value, name, value.
+func ofLease(pairs ...any) []edit {
+	var edits []edit
+	for i := 0; i < len(pairs); i += 2 {
+		value := pairs[i+1]
+		if n, ok := value.(int); ok {
+			value = int64(n)
+		}
+		edits = append(edits, edit{"spec.lease." + pairs[i].(string), value})
 	}
+	return edits
 }
 
 func containers(n int) []any {
 	var list []any
 	for i := range n {
-		list = append(list, map[string]any{"name": fmt.Sprintf("c%d", i), "image": "work", "command": []any{"/work"}})
+		list = append(list, container{"name": fmt.Sprintf("c%d", i), "image": "work", "command": []any{"/work"}})
 	}
 	return list
+}
+
+func TestImpossibleSpecsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range impossibles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mustRefuse(t, tryCreate(t, c.edits...), c.message...)
+			if err := tryCreate(t, c.possible...); err != nil {
+				t.Errorf("the nearest that can work is refused: %v", err)
+			}
+		})
+	}
+}
+
+// tryCreate creates a job with the edits, as kubectl would, and keeps nothing.
+func tryCreate(t *testing.T, edits ...edit) error {
+	t.Helper()
+	return api.Create(t.Context(), job(t, edits...), client.DryRunAll, client.FieldValidation("Strict"))
 }
 
 func mustRefuse(t *testing.T, err error, parts ...string) {

@@ -32,15 +32,17 @@ spec:
       - {name: helper, image: helper}
 `
 
+type object = unstructured.Unstructured
+
 // edit changes one field of a job; a nil value removes it.
 type edit struct {
 	field string
 	value any
 }
 
-func job(t *testing.T, edits ...edit) *unstructured.Unstructured {
+func job(t *testing.T, edits ...edit) *object {
 	t.Helper()
-	u := &unstructured.Unstructured{}
+	u := &object{}
 	if err := yaml.Unmarshal([]byte(minimal), &u.Object); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func job(t *testing.T, edits ...edit) *unstructured.Unstructured {
 	return change(t, u, edits...)
 }
 
-func change(t *testing.T, u *unstructured.Unstructured, edits ...edit) *unstructured.Unstructured {
+func change(t *testing.T, u *object, edits ...edit) *object {
 	t.Helper()
 	for _, e := range edits {
 		fields := strings.Split(e.field, ".")
@@ -78,7 +80,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u := &unstructured.Unstructured{}
+			u := &object{}
 			if err := yaml.Unmarshal(raw, &u.Object); err != nil {
 				t.Fatal(err)
 			}

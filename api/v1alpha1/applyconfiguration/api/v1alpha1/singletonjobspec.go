@@ -28,7 +28,9 @@ type SingletonJobSpecApplyConfiguration struct {
 	// overlapPolicy says what an overlap of two pods would cost. Fence (the
 	// default): corrupt state, but the resource checks tokens. Forbid: corrupt
 	// state, and the resource cannot check; the next pod starts only when the
-	// last one is proven to have ended. Tolerate: wasted compute.
+	// last one is proven to have ended, or an operator vouches for its end.
+	// Tolerate: wasted compute; it acts exactly as Fence, and no pod starts
+	// earlier for it. A change applies at once, to the open term too.
 	OverlapPolicy *apiv1alpha1.OverlapPolicy `json:"overlapPolicy,omitempty"`
 	// standbys is the number of running pods that wait for the lease.
 	Standbys *int32 `json:"standbys,omitempty"`
