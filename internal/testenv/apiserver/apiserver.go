@@ -55,13 +55,22 @@ func stop() {
 // The first call starts it.
 func Config(t testing.TB) *rest.Config {
 	t.Helper()
+	config, err := Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// Shared is Config for examples, which have no test.
+func Shared() (*rest.Config, error) {
 	shared.once.Do(start)
 	if shared.err != nil {
-		t.Fatal(shared.err)
+		return nil, shared.err
 	}
 	config := rest.CopyConfig(shared.config)
 	config.QPS = -1
-	return config
+	return config, nil
 }
 
 // Namespace makes a namespace for a test.
