@@ -28,6 +28,7 @@ import (
 	"leasehold.dev/controllers/grant"
 	"leasehold.dev/controllers/singletonjob"
 	"leasehold.dev/internal/lapse"
+	"leasehold.dev/internal/refusal"
 )
 
 // Options configure the controllers.
@@ -78,11 +79,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	refusals := refusal.NewBoard()
 	g := &grant.Reconciler{
 		Client: mgr.GetClient(), Leases: leases, APIReader: mgr.GetAPIReader(),
 		Tracker: lapse.NewTracker(o.Clock), Clock: o.Clock,
 		Recorder: mgr.GetEventRecorder("leasehold-grant"), ClusterUID: string(system.UID),
-		Restored: o.Restored,
+		Restored: o.Restored, LeaseRefusals: refusals,
 	}
 	if err := g.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("grant controller: %w", err)
@@ -91,6 +93,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: o.Clock,
 		Recorder:   mgr.GetEventRecorder("leasehold-singletonjob"),
 		AgentImage: o.AgentImage, ClusterUID: string(system.UID),
+		LeaseRefusals: refusals,
 	}
 	if err := s.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("singletonjob controller: %w", err)

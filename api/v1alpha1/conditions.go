@@ -84,6 +84,12 @@ const (
 	// BlockedPodWriteRefused: the API server refuses the manager a write of a
 	// pod (a policy, a webhook, a role), without which nothing goes on.
 	BlockedPodWriteRefused = "PodWriteRefused"
+	// BlockedWriteRefused: the API server refuses the manager a write of the
+	// Lease, or one that the job needs (a quota, a policy, a webhook, a role).
+	BlockedWriteRefused = "WriteRefused"
+	// BlockedInvalidSpec: spec.lease cannot be put into a Lease. A Lease that
+	// there is stays as it is.
+	BlockedInvalidSpec = "InvalidSpec"
 	// BlockedInvalidLease: the Lease cannot be understood.
 	BlockedInvalidLease = "InvalidLease"
 	// BlockedNoToken: no token can be minted.

@@ -159,3 +159,12 @@ const (
 	// EnvContainer carries the name of the container that the agent runs in.
 	EnvContainer = "LEASEHOLD_CONTAINER"
 )
+
+// Exit statuses with which an agent says that not its work has failed.
+const (
+	// AgentExitNoAPI: what the agent had to learn from the API server, or to make
+	// known there, could not be.
+	AgentExitNoAPI = 69
+	// AgentExitLost: the term ended before its work did.
+	AgentExitLost = 75
+)

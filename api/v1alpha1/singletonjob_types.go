@@ -248,6 +248,14 @@ type SingletonJobStatus struct {
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
 
+	// restarts are the restarts in place, of pods with active ordinals, that were
+	// looked at: those that were failures are among failed.
+	// +listType=map
+	// +listMapKey=pod
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Restarts []PodRestarts `json:"restarts,omitempty"`
+
 	// lastFailureTime is when the controller saw the latest failed run. The
 	// next pod is made only after a back-off from it.
 	// +optional
@@ -269,6 +277,19 @@ type SingletonJobStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	// +optional
 	History []TermStatus `json:"history,omitempty"`
+}
+
+// PodRestarts counts the restarts of a pod's containers.
+type PodRestarts struct {
+	// pod is the name of the pod.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Pod string `json:"pod,omitempty"`
+	// count is how many restarts there were.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	Count int32 `json:"count,omitempty"`
 }
 
 // HolderStatus is the pod that holds the lease.

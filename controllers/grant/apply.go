@@ -20,6 +20,7 @@ import (
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/grant/plan"
+	"leasehold.dev/internal/refusal"
 )
 
 // retryEviction is when to look again after a PodDisruptionBudget refused.
@@ -90,6 +91,7 @@ func (r *Reconciler) applyOne(ctx context.Context, o *observation, a plan.Action
 func (r *Reconciler) updateLease(ctx context.Context, o *observation, a plan.UpdateLease) (result, error) {
 	l := a.Lease.DeepCopy()
 	if err := r.Leases.Update(ctx, l); err != nil {
+		r.tellRefusedUpdate(o.Lease, err)
 		return outcome(err, "update lease")
 	}
 	r.observeLease(l, r.Tracker.Now())
@@ -102,7 +104,7 @@ func outcome(err error, what string) (result, error) {
 	switch {
 	case err == nil:
 		return result{}, nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err), lostTest(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), refusal.LostTest(err):
 		return result{lost: true}, nil
 	}
 	return result{}, fmt.Errorf("%s: %w", what, err)

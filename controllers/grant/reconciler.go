@@ -15,6 +15,7 @@ import (
 
 	"leasehold.dev/controllers/grant/plan"
 	"leasehold.dev/internal/lapse"
+	"leasehold.dev/internal/refusal"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;update
@@ -44,6 +45,9 @@ type Reconciler struct {
 	// Restored is told when the store was put back to an older copy: what this
 	// process has cached may be of a future that never was. May be nil.
 	Restored func(error)
+	// LeaseRefusals learns which writes of Leases the API server refuses: they
+	// cannot be told on the Lease. May be nil.
+	LeaseRefusals *refusal.Board
 
 	versions liveVersions
 	refusals refusals
@@ -74,6 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	case did.lost:
 		return ctrl.Result{RequeueAfter: retryConflict}, nil
+	}
+	if observed.Lease != nil {
+		r.LeaseRefusals.Note(observed.Lease, nil) // Every write that was due was admitted.
 	}
 	r.await(req.NamespacedName, observed, p)
 	return ctrl.Result{RequeueAfter: sooner(p.RequeueAfter, did.again)}, nil

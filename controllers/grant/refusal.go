@@ -4,23 +4,18 @@
 package grant
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/grant/plan"
+	"leasehold.dev/internal/refusal"
 )
-
-// A refusal is an answer to a write that the next try will get again, until
-// somebody changes a policy, a webhook or a role. It is told from a lost race,
-// where another writer was faster, and from an outage, where nobody answers.
 
 const (
 	// The back-off after refusals.
@@ -28,41 +23,13 @@ const (
 	mostRefusal  = 30 * time.Second
 )
 
-// lostTest reports whether a `test` of a JSON patch failed: the pod is not the
-// one that was read, or has changed since. The API server answers that with
-// Unprocessable Entity, as a policy or a validation may, but with a text of its
-// own that speaks of no object.
-func lostTest(err error) bool {
-	var answer apierrors.APIStatus
-	return errors.As(err, &answer) && answer.Status().Code == http.StatusUnprocessableEntity && answer.Status().Message == brokenPatch
-}
-
-// brokenPatch is what the API server says of a patch that does not apply.
-var brokenPatch = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "", 0, false).Status().Message
-
-// refused reports whether err is the API server's refusal of a write.
-func refused(err error) bool {
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) || lostTest(err) {
-		return false
-	}
-	switch code := answer.Status().Code; code {
-	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
-		return false
-	case http.StatusInternalServerError: // A webhook that does not answer.
-		return true
-	default:
-		return code >= 400 && code < 500
-	}
-}
-
 // refusals are the writes of pods that were refused last time.
 type refusals struct {
 	mu  sync.Mutex
-	all map[plan.PodWrite]refusal
+	all map[plan.PodWrite]refused
 }
 
-type refusal struct {
+type refused struct {
 	text  string
 	wait  time.Duration
 	again time.Time
@@ -83,9 +50,9 @@ func (r *refusals) add(w plan.PodWrite, text string, now time.Time) (wait time.D
 	last := r.all[w]
 	wait = min(max(2*last.wait, leastRefusal), mostRefusal)
 	if r.all == nil {
-		r.all = map[plan.PodWrite]refusal{}
+		r.all = map[plan.PodWrite]refused{}
 	}
-	r.all[w] = refusal{text, wait, now.Add(wait)}
+	r.all[w] = refused{text, wait, now.Add(wait)}
 	return wait, last.text != text
 }
 
@@ -128,17 +95,30 @@ func (r *Reconciler) writePod(o *observation, pod *corev1.Pod, removal bool, wha
 		return result{refused: true, again: left}, nil
 	}
 	err := write()
-	if !refused(err) {
+	if !refusal.Is(err) {
 		if err == nil {
 			r.refusals.drop(w)
 		}
 		return outcome(err, what+" pod "+pod.Name)
 	}
-	text := fmt.Sprintf("the API server refuses Leasehold's manager to %s pod %s: %v. Let the policy, webhook or role that refuses admit it; "+
-		"it is tried again", what, pod.Name, err)
+	text := refusalText(what+" pod "+pod.Name, err)
 	wait, news := r.refusals.add(w, text, r.Tracker.Now())
 	if news {
 		r.tell(o.Lease, plan.Event{Warning: true, Reason: plan.ReasonPodWriteRefused, Action: plan.ActionWait, Pod: pod, Note: text})
 	}
 	return result{refused: true, again: wait}, nil
+}
+
+func refusalText(what string, err error) string {
+	return fmt.Sprintf("the API server refuses Leasehold's manager to %s: %v. Let the policy, webhook or role that refuses admit it; "+
+		"it is tried again", what, err)
+}
+
+// tellRefusedUpdate tells once that a write of the Lease is refused. The Lease
+// cannot say it; its owner can.
+func (r *Reconciler) tellRefusedUpdate(l *coordinationv1.Lease, err error) {
+	what := "update lease " + l.Name
+	if r.LeaseRefusals.Note(l, fmt.Errorf("%s: %w", what, err)) {
+		r.tell(l, plan.Event{Warning: true, Reason: v1alpha1.BlockedWriteRefused, Action: plan.ActionWait, Note: refusalText(what, err)})
+	}
 }

@@ -22,13 +22,26 @@ import (
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/grant/plan"
+	"leasehold.dev/internal/refusal"
 )
 
 // forbidden makes the API server refuse the operation on the pods of this name,
 // by a policy, and waits until it does. The returned function ends that.
 func (w *world) forbidden(operation admissionv1.OperationType, pod string) (admit func()) {
 	w.t.Helper()
-	name := strings.ToLower(fmt.Sprintf("%s-%s-%s", w.key.Namespace, operation, pod))
+	lift := w.policy(operation, admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods"}}, pod)
+	w.until(operation, pod, true)
+	return func() {
+		w.t.Helper()
+		lift()
+		w.until(operation, pod, false)
+	}
+}
+
+// policy refuses the operation on the objects of this name.
+func (w *world) policy(operation admissionv1.OperationType, rule admissionv1.Rule, object string) (lift func()) {
+	w.t.Helper()
+	name := strings.ToLower(fmt.Sprintf("%s-%s-%s", w.key.Namespace, operation, object))
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -37,10 +50,10 @@ func (w *world) forbidden(operation admissionv1.OperationType, pod string) (admi
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.key.Namespace}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{operation},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods"}},
+					Rule:       rule,
 				}}},
 			},
-			Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("request.name != %q", pod), Message: "house rules: hands off"}},
+			Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("request.name != %q", object), Message: "house rules: hands off"}},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -56,13 +69,11 @@ func (w *world) forbidden(operation admissionv1.OperationType, pod string) (admi
 			}
 		})
 	}
-	w.until(operation, pod, true)
 	return func() {
 		w.t.Helper()
 		for _, o := range []client.Object{binding, policy} {
 			w.must(w.api.Delete(w.t.Context(), o))
 		}
-		w.until(operation, pod, false)
 	}
 }
 
@@ -77,7 +88,7 @@ func (w *world) until(operation admissionv1.OperationType, pod string, want bool
 		} else {
 			err = w.api.Patch(w.t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"x":"y"}}}`)), client.DryRunAll)
 		}
-		if refused(err) == want {
+		if refusal.Is(err) == want {
 			return
 		}
 	}
@@ -254,13 +265,59 @@ func TestAnswersAreSortedIntoLostRacesRefusalsAndOutages(t *testing.T) {
 		"no answer":        {errors.New("connection refused"), kind{}},
 		"done":             {nil, kind{}},
 	} {
-		if got := (kind{lostTest(tc.err), refused(tc.err)}); got != tc.want {
+		if got := (kind{refusal.LostTest(tc.err), refusal.Is(tc.err)}); got != tc.want {
 			t.Errorf("%s: %+v, want %+v: %v", name, got, tc.want, tc.err)
 		}
 	}
 	for name, err := range map[string]error{"an older version": stale, "another pod": otherUID, "a gate less": noGate} {
 		if !apierrors.IsInvalid(err) {
 			t.Errorf("%s: the control is no control, since its code alone tells it: %v", name, err)
+		}
+	}
+}
+
+// What the Lease cannot say, since it may not be written, an event and the board
+// say, until a look finds all its writes admitted.
+func TestARefusedGrantIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createLease()
+	w.createPod("a", cold)
+	board := refusal.NewBoard()
+	r := w.instance()
+	r.LeaseRefusals = board
+	lift := w.policy(admissionv1.Update, admissionv1.Rule{
+		APIGroups: []string{"coordination.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"leases"}}, w.key.Name)
+	touch := func() error {
+		return w.api.Patch(t.Context(), w.lease(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"x":"y"}}}`)), client.DryRunAll)
+	}
+	w.eventually("the policy holds", func() bool { return refusal.Is(touch()) })
+	for range 3 {
+		if _, err := w.look(r); !refusal.Is(err) {
+			t.Errorf("error is %v", err)
+		}
+	}
+	if got := board.Of(w.key); !strings.Contains(got, "update lease ledger") || !strings.Contains(got, "hands off") {
+		t.Errorf("the board says %q", got)
+	}
+	if said := strings.Join(spoken(r), "\n"); strings.Count(said, "WriteRefused ") != 1 {
+		t.Errorf("events:\n%s", said)
+	}
+	lift()
+	w.eventually("the policy is lifted", func() bool { return touch() == nil })
+	w.settle(r)
+	w.held("a")
+	if got := board.Of(w.key); got != "" {
+		t.Errorf("the board still says %q", got)
+	}
+}
+
+// eventually asks until it is so.
+func (w *world) eventually(what string, is func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("never: %s", what)
 		}
 	}
 }

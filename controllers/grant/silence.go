@@ -109,6 +109,7 @@ func (r *Reconciler) observeLease(l *coordinationv1.Lease, begun time.Time) time
 func (r *Reconciler) forgetLease(key types.NamespacedName) {
 	r.Tracker.Forget(leaseSubject(key))
 	r.Tracker.Forget(goneSubject(key))
+	r.LeaseRefusals.Forget(key)
 }
 
 // What the tracker is asked about a pod.

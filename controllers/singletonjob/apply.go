@@ -46,7 +46,7 @@ func (r *Reconciler) apply(ctx context.Context, o *plan.Observed, p plan.Plan) e
 func (a *applier) do(ctx context.Context, action plan.Action) error {
 	switch action := action.(type) {
 	case plan.AddJobFinalizer:
-		return a.patchFinalizers(ctx, a.job, controllerutil.AddFinalizer, v1alpha1.FinalizerJob)
+		return wrap(a.patchFinalizers(ctx, a.job, controllerutil.AddFinalizer, v1alpha1.FinalizerJob), "put a finalizer on the job")
 	case plan.RemoveJobFinalizer:
 		return a.removeJobFinalizer(ctx)
 	case plan.CreateLease:
@@ -132,7 +132,7 @@ func (a *applier) createLease(ctx context.Context) error {
 		Labels:          map[string]string{v1alpha1.LabelJob: job.Name, v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
 		OwnerReferences: []metav1.OwnerReference{*ownerReference(job)},
 	}
-	return made(a.Client.Create(ctx, lease.New(meta, plan.LeaseConfig(job, job.Status.TokenFloor), carry)), "create lease")
+	return made(a.Client.Create(ctx, lease.New(meta, plan.LeaseConfig(job, job.Status.TokenFloor), carry)), "create lease "+meta.Name)
 }
 
 // updateLease writes the Lease as seen. Before it is opened, the job is read
@@ -152,7 +152,7 @@ func (a *applier) updateLease(ctx context.Context, u plan.UpdateLease) error {
 			return errLost
 		}
 	}
-	return changed(a.Client.Update(ctx, u.Lease.DeepCopy()), "update lease")
+	return changed(a.Client.Update(ctx, u.Lease.DeepCopy()), "update lease "+u.Lease.Name)
 }
 
 // proveLease compares a new Lease with live reads made after it, and lets it
@@ -208,9 +208,6 @@ func (a *applier) createPod(ctx context.Context, c plan.CreatePod) error {
 	if err == nil {
 		podsCreated.Inc()
 		return nil
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		a.tellCreateFailed(a.job, pod, err)
 	}
 	return made(err, "create pod "+pod.Name)
 }

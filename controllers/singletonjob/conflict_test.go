@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,13 +115,57 @@ func TestRoleConflict(t *testing.T) {
 	}
 }
 
+// A pod that the API server refuses is told of, tried again, and made once it is
+// admitted.
 func TestRefusedPodIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	mount := corev1.VolumeMount{Name: "nowhere", MountPath: "/data"}
+	w.create(func(job *v1alpha1.SingletonJob) {
+		job.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{mount}
+	})
+	r := w.reconciler(api)
+	tries := 0
+	for range 12 {
+		if _, err := w.reconcileWith(r); apierrors.IsInvalid(err) {
+			tries++
+		} else {
+			w.must(err)
+		}
+	}
+	if tries < 2 {
+		t.Errorf("tried %d times", tries)
+	}
+	w.wantCondition(v1alpha1.ConditionBlocked, "True/WriteRefused")
+	message := meta.FindStatusCondition(w.job().Status.Conditions, v1alpha1.ConditionBlocked).Message
+	for _, word := range []string{"create pod work-0", "volumeMounts[0].name", "Correct the job's template"} {
+		if !strings.Contains(message, word) {
+			t.Errorf("no %q in %q", word, message)
+		}
+	}
+	if got := w.told(); !slices.Equal(got, []string{"WriteRefused"}) {
+		t.Errorf("events are %v", got)
+	}
+	w.edit(func(job *v1alpha1.SingletonJob) { job.Spec.Template.Spec.Containers[0].VolumeMounts = nil })
+	for range 4 {
+		_, err := w.reconcileWith(r)
+		w.must(err)
+	}
+	w.wantPods("work-0")
+	w.wantCondition(v1alpha1.ConditionBlocked, "False/NotBlocked")
+	if got := w.told(); !slices.Equal(got, []string{"Unblocked"}) {
+		t.Errorf("events are %v", got)
+	}
+}
+
+// A status that may not be written can be told of by an event only.
+func TestRefusedStatusIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create(nil)
 	w.crash = func(write string, after bool) error {
-		if strings.HasPrefix(write, "create Pod/") && !after {
-			return apierrors.NewForbidden(corev1.Resource("pods"), "work-0", errors.New("exceeded quota"))
+		if strings.HasPrefix(write, "update status ") && !after {
+			return apierrors.NewForbidden(corev1.Resource("singletonjobs"), w.name, errors.New("house rules"))
 		}
 		return nil
 	}
@@ -131,14 +176,11 @@ func TestRefusedPodIsTold(t *testing.T) {
 		}
 	}
 	if !apierrors.IsForbidden(err) {
-		t.Fatalf("error is %v", err)
+		t.Fatalf("error is %v; writes %v", err, w.writes)
 	}
-	if got := w.told(); !slices.Equal(got, []string{"FailedCreate"}) {
+	if got := w.told(); !slices.Equal(got, []string{"WriteRefused"}) {
 		t.Errorf("events are %v", got)
 	}
-	w.crash = nil
-	w.settle()
-	w.wantPods("work-0")
 }
 
 func TestOrphansAreReleased(t *testing.T) {

@@ -11,11 +11,6 @@ import (
 	"leasehold.dev/internal/text"
 )
 
-const (
-	reasonFailedCreate = "FailedCreate"
-	actionCreate       = "CreatePod"
-)
-
 // tell records the events of a status that was just written, and counts the
 // terms that it put on record.
 func (r *Reconciler) tell(job *v1alpha1.SingletonJob, p plan.Plan) {
@@ -29,11 +24,4 @@ func (r *Reconciler) tell(job *v1alpha1.SingletonJob, p plan.Plan) {
 		}
 		r.Recorder.Eventf(job, nil, kind, e.Reason, e.Action, "%s", text.Cut(e.Note, text.MaxNote))
 	}
-}
-
-// tellCreateFailed tells of a pod that was refused (by a quota, a policy): the
-// error is tried again, and nothing else would show it.
-func (r *Reconciler) tellCreateFailed(job *v1alpha1.SingletonJob, pod *corev1.Pod, err error) {
-	note := "Pod " + pod.Name + " was not created: " + err.Error()
-	r.Recorder.Eventf(job, nil, corev1.EventTypeWarning, reasonFailedCreate, actionCreate, "%s", text.Cut(note, text.MaxNote))
 }

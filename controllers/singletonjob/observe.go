@@ -4,6 +4,7 @@
 package singletonjob
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,8 +42,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pl
 	if o.Access, err = r.observeAccess(ctx, job, o.Pods); err != nil {
 		return nil, err
 	}
-	o.Lease, err = r.readLease(ctx, job)
-	return o, err
+	if o.Lease, err = r.readLease(ctx, job); err != nil {
+		return nil, err
+	}
+	o.Refused = cmp.Or(r.refusals.Of(key), r.LeaseRefusals.Of(client.ObjectKey{Namespace: key.Namespace, Name: plan.LeaseName(job)}))
+	return o, nil
 }
 
 // podsOf lists the pods that the job controls.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"leasehold.dev/controllers/singletonjob/plan"
+	"leasehold.dev/internal/refusal"
 )
 
 const (
@@ -52,6 +53,10 @@ type Reconciler struct {
 	AgentImage string
 	// ClusterUID is the UID of the kube-system namespace: who issues tokens.
 	ClusterUID string
+	// LeaseRefusals tells which grants the API server refuses. May be nil.
+	LeaseRefusals *refusal.Board
+
+	refusals refusal.Board
 }
 
 // errLost says that another writer was faster, or that the view was stale.
@@ -64,6 +69,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if observed == nil {
+		r.refusals.Forget(req.NamespacedName)
+	}
 	if observed == nil || plan.Obstructed(*observed) {
 		if err := r.releaseOrphans(ctx, req.NamespacedName); err != nil || observed == nil {
 			return again(ctrl.Result{}, err)
@@ -73,7 +81,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for _, note := range p.Notes {
 		log.FromContext(ctx).V(4).Info("Planned", "why", note)
 	}
-	return again(ctrl.Result{RequeueAfter: p.RequeueAfter}, r.apply(ctx, observed, p))
+	err = r.apply(ctx, observed, p)
+	if r.refusals.Note(observed.Job, err) && err == nil {
+		return ctrl.Result{RequeueAfter: retryLost}, nil // The condition still says it.
+	}
+	return again(ctrl.Result{RequeueAfter: p.RequeueAfter}, err)
 }
 
 // again turns a lost race into another look.

@@ -15,8 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"leasehold.dev/api/v1alpha1"
 )
@@ -35,7 +37,7 @@ const (
 // the job's and stands in its way is looked at again after a while: the cache
 // need not have it.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("singletonjob").
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -46,8 +48,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&coordinationv1.Lease{}, builder.WithPredicates(actedOn)).
 		Owns(&corev1.Pod{}).
 		Owns(&rbacv1.Role{}).
-		Owns(&rbacv1.RoleBinding{}).
-		Complete(r)
+		Owns(&rbacv1.RoleBinding{})
+	if r.LeaseRefusals != nil { // Nothing that a watch could show has changed.
+		owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.SingletonJob{}, handler.OnlyControllerOwner())
+		b = b.WatchesRawSource(source.Channel(r.LeaseRefusals.Changes(), owner))
+	}
+	return b.Complete(r)
 }
 
 // actedOn drops updates of Leases that only renew, or only measure.

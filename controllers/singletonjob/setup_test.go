@@ -5,11 +5,13 @@ package singletonjob
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
@@ -18,24 +20,28 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mgrconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/singletonjob/plan"
+	"leasehold.dev/internal/refusal"
 )
 
 // manage runs the controller in a manager for the world's namespace.
-func (w *world) manage() {
+func (w *world) manage() *Reconciler {
 	w.Helper()
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: api.Scheme(), Metrics: server.Options{BindAddress: "0"},
-		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}},
+		Controller: mgrconfig.Controller{SkipNameValidation: ptr.To(true)},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}},
 	})
 	w.must(err)
 	r := &Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("leasehold"), AgentImage: "example.com/leasehold-agent:1", ClusterUID: "cluster",
+		LeaseRefusals: refusal.NewBoard(),
 	}
 	w.must(r.SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,6 +53,7 @@ func (w *world) manage() {
 			w.Error(err)
 		}
 	})
+	return r
 }
 
 // await waits, by a watch, until an object of the list's kind is as wanted.
@@ -108,6 +115,25 @@ func TestWatches(t *testing.T) {
 		}
 	}
 	t.Error("the watch ended before the job did")
+}
+
+// A grant that the API server refuses shows on the job, since it cannot show on
+// the Lease; and nothing but the grant controller knows when that is over.
+func TestARefusedGrantIsTold(t *testing.T) {
+	w := newWorld(t)
+	r := w.manage()
+	w.create(nil)
+	await(w, &corev1.PodList{}, "the pod", func(pod *corev1.Pod) bool { return pod.Name == "work-0" })
+	blocked := func(reason string) {
+		await(w, &v1alpha1.SingletonJobList{}, "Blocked "+reason, func(job *v1alpha1.SingletonJob) bool {
+			c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionBlocked)
+			return c != nil && c.Reason == reason
+		})
+	}
+	r.LeaseRefusals.Note(w.lease(), apierrors.NewForbidden(coordinationv1.Resource("leases"), w.name, errors.New("house rules")))
+	blocked(v1alpha1.BlockedWriteRefused)
+	r.LeaseRefusals.Note(w.lease(), nil)
+	blocked(plan.ReasonNotBlocked)
 }
 
 func TestRenewalsWakeNobody(t *testing.T) {

@@ -23,6 +23,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.HolderStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LeaseSpec"):
 		return &apiv1alpha1.LeaseSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodRestarts"):
+		return &apiv1alpha1.PodRestartsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SingletonJob"):
 		return &apiv1alpha1.SingletonJobApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SingletonJobSpec"):

@@ -56,6 +56,9 @@ func kubelet(job *v1alpha1.SingletonJob) { job.Spec.Lease.RenewedBy = v1alpha1.R
 
 func suspend(job *v1alpha1.SingletonJob) { job.Spec.Suspend = ptr.To(true) }
 
+// unfit makes the job one that the API server would refuse.
+func unfit(job *v1alpha1.SingletonJob) { job.Spec.Lease.DurationSeconds = 1 }
+
 func deleted(job *v1alpha1.SingletonJob) { job.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }
 
 func is(condition string) func(*v1alpha1.SingletonJob) {
@@ -184,6 +187,18 @@ func (s *scene) pod(ordinal int32, changes ...func(*corev1.Pod)) *scene {
 	return s
 }
 
+func (s *scene) job(changes ...func(*v1alpha1.SingletonJob)) *scene {
+	for _, change := range changes {
+		change(s.Job)
+	}
+	return s
+}
+
+func (s *scene) refused(text string) *scene {
+	s.Refused = text
+	return s
+}
+
 func (s *scene) status(change func(*v1alpha1.SingletonJobStatus)) *scene {
 	change(&s.Job.Status)
 	return s
@@ -211,6 +226,13 @@ func ends(code int32) func(*corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 		}
 		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+	}
+}
+
+// endedBefore makes code the status with which the work's earlier start ended.
+func endedBefore(code int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: code}
 	}
 }
 

@@ -169,11 +169,23 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 // blocked says what outside of Leasehold must happen before anything goes on.
 func (p *planner) blocked() finding {
 	switch {
-	case p.finished() && !p.deleting():
-	case p.standing == foreign && !p.deleting():
+	case p.standing == foreign && !p.deleting() && !p.finished():
 		return finding{true, v1alpha1.BlockedLeaseConflict, p.conflict()}
+	case p.Refused != "":
+		return finding{true, v1alpha1.BlockedWriteRefused, "the API server refuses a write that the job needs. Correct the job's template if it is at fault, " +
+			"or let the quota, policy, webhook or role that refuses admit it; it is tried again. Refused: " + p.Refused}
+	case p.finished() && !p.deleting():
+		return finding{false, ReasonNotBlocked, ""}
+	}
+	return p.blockedBy()
+}
+
+func (p *planner) blockedBy() finding {
+	switch {
 	case p.standing == invalid:
 		return finding{true, v1alpha1.BlockedInvalidLease, fmt.Sprintf("lease %s cannot be understood: %v", p.Lease.Name, p.parseErr)}
+	case p.misfit != nil && !p.deleting():
+		return finding{true, v1alpha1.BlockedInvalidSpec, p.unfit()}
 	case p.Access == AccessForeign && p.running():
 		return finding{true, ReasonRoleConflict, fmt.Sprintf("a Role or RoleBinding %s that this job does not own is in the way of the one for its pods: rename or delete it", AccessName(p.Job))}
 	case len(p.Strangers) > 0 && p.running():
@@ -182,6 +194,14 @@ func (p *planner) blocked() finding {
 		return blockedByLease(p.Lease.Annotations[v1alpha1.AnnotationBlocked])
 	}
 	return finding{false, ReasonNotBlocked, ""}
+}
+
+func (p *planner) unfit() string {
+	stays := "no Lease is made"
+	if p.Lease != nil {
+		stays = fmt.Sprintf("lease %s stays as it was", p.Lease.Name)
+	}
+	return fmt.Sprintf("spec.lease cannot be put into a Lease: %v. Until it is corrected, %s", p.misfit, stays)
 }
 
 func (p *planner) conflict() string {
@@ -233,7 +253,7 @@ func (p *planner) failure() finding {
 	if c := meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionFailed); c != nil && c.Status == metav1.ConditionTrue {
 		return finding{true, c.Reason, c.Message}
 	}
-	return finding{true, ReasonBackoffLimit, fmt.Sprintf("the work has failed %d times; backoffLimit is %d", p.failures(), backoffLimit(p.Job))}
+	return finding{true, ReasonBackoffLimit, fmt.Sprintf("the work has failed %d times; backoffLimit is %d", p.status.Failed, backoffLimit(p.Job))}
 }
 
 func conditionTrue(status *v1alpha1.SingletonJobStatus, kind string) bool {

@@ -137,16 +137,27 @@ func TestFailedRuns(t *testing.T) {
 		scene *scene
 		want  int32
 	}{
-		"it said so":               {held(never).released(v1alpha1.OutcomeFailed).pod(0, ends(1)), 1},
-		"it said so, and is gone":  {held(never).released(v1alpha1.OutcomeFailed).pod(0, goes), 1},
-		"it was stopped":           {held(never).released(v1alpha1.OutcomeStopped).pod(0, ends(1)), 0},
-		"it lost its lease":        {held(never).lapsed().pod(0, ends(1)), 0},
-		"it never began":           {newScene(policy(never), active(0)).withLease().withPod(0, ends(1)), 1},
-		"it never began: deleted":  {newScene(policy(never), active(0)).withLease().withPod(0, ends(1), goes), 0},
-		"it was disrupted":         {newScene(policy(never), active(0)).withLease().withPod(0, ends(1), disrupts), 0},
-		"it was deleted":           {newScene(policy(never), active(0)).withLease().withPod(0, goes), 0},
-		"it restarted":             {held(onFailure).released(v1alpha1.OutcomeStopped).pod(0, runs, restarted(3), goes), 3},
-		"it waited, and restarted": {newScene(policy(onFailure), active(0)).withLease().withPod(0, runs, restarted(3), goes), 0},
+		"it said so":                                {held(never).released(v1alpha1.OutcomeFailed).pod(0, ends(1)), 1},
+		"it said so, and is gone":                   {held(never).released(v1alpha1.OutcomeFailed).pod(0, goes), 1},
+		"it was stopped":                            {held(never).released(v1alpha1.OutcomeStopped).pod(0, ends(1)), 0},
+		"it lost its lease":                         {held(never).lapsed().pod(0, ends(1)), 0},
+		"it never began":                            {newScene(policy(never), active(0)).withLease().withPod(0, ends(1)), 1},
+		"it never began: deleted":                   {newScene(policy(never), active(0)).withLease().withPod(0, ends(1), goes), 0},
+		"it was disrupted":                          {newScene(policy(never), active(0)).withLease().withPod(0, ends(1), disrupts), 0},
+		"it was deleted":                            {newScene(policy(never), active(0)).withLease().withPod(0, goes), 0},
+		"it restarted":                              {held(onFailure).released(v1alpha1.OutcomeStopped).pod(0, runs, restarted(3), goes), 3},
+		"it waited, and restarted":                  {newScene(policy(onFailure), active(0)).withLease().withPod(0, runs, restarted(3), goes), 0},
+		"it restarted after a lost lease":           {held(onFailure).pod(0, runs, restarted(1), endedBefore(75)), 0},
+		"it restarted, as the API was out of reach": {held(onFailure).pod(0, runs, restarted(1), endedBefore(69)), 0},
+		"the control: it restarted after a failure": {held(onFailure).pod(0, runs, restarted(1), endedBefore(70)), 1},
+		"of several restarts the latest is excused": {held(onFailure).pod(0, runs, restarted(3), endedBefore(75)), 2},
+		"its own status is 75, and it said so":      {held(onFailure).released(v1alpha1.OutcomeFailed).pod(0, runs, restarted(1), endedBefore(75)), 1},
+		"nobody's agent ends with 75": {newScene(policy(onFailure), active(0), kubelet).withLease().withPod(0).granted(0).
+			pod(0, runs, restarted(1), endedBefore(75)), 1},
+		"it restarted after it said so, and goes": {held(onFailure).released(v1alpha1.OutcomeFailed).pod(0, runs, restarted(1), goes), 1},
+		"it was about to, and goes":               {held(onFailure).released(v1alpha1.OutcomeFailed).pod(0, ends(1), restarted(1), goes), 2},
+		"it lost its lease, and is dead":          {held(never).died().pod(0, ends(75)), 0},
+		"the control: it is dead":                 {held(never).died().pod(0, ends(1)), 1},
 		"it was withdrawn, since it failed": {newScene(policy(never), active(0)).withLease().withPod(0).granted(0).
 			step(func(o lease.Observation) (*coordinationv1.Lease, error) { return o.Withdraw() }).pod(0, ends(1), goes), 1},
 	} {
@@ -324,4 +335,44 @@ func TestObstructed(t *testing.T) {
 	wantEqual(t, "stranger", Obstructed(s.Observed), true)
 	s.Strangers, s.Lease.Labels = nil, nil
 	wantEqual(t, "foreign", Obstructed(s.Observed), true)
+}
+
+// A restart is counted by the status write that says so, and by none after it.
+func TestRestartsAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(policy(onFailure), active(0)).withLease().withPod(0).granted(0).confirmed()
+	for _, step := range []struct {
+		restarts, code, want int32
+	}{{0, 0, 0}, {1, 1, 1}, {1, 1, 1}, {2, 75, 1}, {2, 75, 1}, {1, 1, 1}, {3, 1, 2}, {6, 69, 4}} {
+		s.pod(0, runs, restarted(step.restarts), endedBefore(step.code)).seen()
+		if got := s.Job.Status.Failed; got != step.want {
+			t.Errorf("after %+v it has failed %d times", step, got)
+		}
+	}
+	wantEqual(t, "restarts", len(s.Job.Status.Restarts), 1)
+	s.released(v1alpha1.OutcomeStopped).pod(0, goes).seen()
+	wantEqual(t, "after the end", s.Job.Status.Failed, 4)
+	wantEqual(t, "restarts after the end", len(s.Job.Status.Restarts), 0)
+}
+
+// What is configured where the job does not fit is what the Lease can be read
+// with. The control: what the job says would make it one that cannot be.
+func TestAnUnfitSpecIsNotWritten(t *testing.T) {
+	t.Parallel()
+	s := newScene(active(0)).withLease().withPod(0).job(unfit, suspend)
+	p := Decide(s.Observed)
+	written := p.Actions[0].(UpdateLease).Lease
+	if r, err := lease.Parse(written); err != nil || r.Config.Duration != 15*time.Second {
+		t.Errorf("the Lease says %s: %v", r.Config.Duration, err)
+	}
+	wantEqual(t, "Blocked", conditionOf(p.Status, v1alpha1.ConditionBlocked), "True/InvalidSpec")
+	for _, word := range []string{"spec.lease", "duration 1s is too short", "at least 3s", "lease j stays as it was"} {
+		if got := messageOf(p.Status, v1alpha1.ConditionBlocked); !strings.Contains(got, word) {
+			t.Errorf("no %q in %q", word, got)
+		}
+	}
+	LeaseConfig(s.Job, 0).Write(written)
+	if _, err := lease.Parse(written); err == nil {
+		t.Error("the control is none: the Lease could be read")
+	}
 }

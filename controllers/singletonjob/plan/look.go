@@ -41,6 +41,7 @@ type planner struct {
 	standing standing
 	record   lease.Record // Zero unless ours.
 	parseErr error
+	misfit   error // Of spec.lease.
 	pods     []pod // By ordinal.
 	status   v1alpha1.SingletonJobStatus
 
@@ -66,7 +67,7 @@ func Obstructed(o Observed) bool {
 }
 
 func look(o Observed) *planner {
-	p := &planner{Observed: o, status: *o.Job.Status.DeepCopy()}
+	p := &planner{Observed: o, status: *o.Job.Status.DeepCopy(), misfit: misfit(o.Job)}
 	p.lookAtLease()
 	p.complete = conditionTrue(&p.status, v1alpha1.ConditionComplete)
 	p.failed = conditionTrue(&p.status, v1alpha1.ConditionFailed)

@@ -6,7 +6,9 @@ package plan
 import (
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
@@ -61,6 +63,10 @@ func (p *planner) verdictIsNew() bool {
 func (p *planner) closeFirst() Plan {
 	p.plan = Plan{}
 	p.status = *p.Job.Status.DeepCopy()
+	if p.Refused != "" { // Else nothing would say why the verdict stays away.
+		p.set(v1alpha1.ConditionBlocked, p.blocked())
+		p.tellBlocked()
+	}
 	p.updateLease()
 	for i, a := range p.plan.Actions {
 		if u, ok := a.(UpdateLease); ok {
@@ -75,16 +81,25 @@ func (p *planner) closeFirst() Plan {
 // planLease brings the Lease into being, up to date, or to its end.
 func (p *planner) planLease() {
 	switch {
-	case p.standing == absent && !p.deleting() && !p.finished():
+	case p.standing == absent && p.misfit == nil && !p.deleting() && !p.finished():
 		p.act("the job has no Lease", CreateLease{})
 	case p.standing == unproven:
 		p.proveLease()
-	case p.standing != ours:
-	case p.Lease.DeletionTimestamp != nil && !p.record.Open():
+	case p.standing == ours && p.record.Open():
+		p.updateLease()
+	case p.standing == ours:
+		p.planFreeLease()
+	}
+}
+
+// planFreeLease is about a Lease without an open term.
+func (p *planner) planFreeLease() {
+	switch {
+	case p.Lease.DeletionTimestamp != nil:
 		if slices.Contains(p.Lease.Finalizers, v1alpha1.FinalizerLease) {
 			p.act("the Lease is deleted, and its term's outcome is on record", RemoveLeaseFinalizer{p.Lease})
 		}
-	case p.deleting() && !p.record.Open() && p.closedForGood():
+	case p.deleting() && p.closedForGood():
 		p.act("the job is deleted, and no term is open", DeleteLease{p.Lease})
 	default:
 		p.updateLease()
@@ -94,12 +109,10 @@ func (p *planner) planLease() {
 // proveLease opens a new Lease, or closes it for a better reason, once it has
 // been compared with what is known of earlier terms.
 func (p *planner) proveLease() {
-	l := p.Lease.DeepCopy()
-	LeaseConfig(p.Job, p.status.TokenFloor).Write(l)
 	want := p.closed()
-	closed, err := lease.Observation{Lease: l}.SetClosed(want)
+	closed, err := lease.Observation{Lease: p.configured()}.SetClosed(want)
 	if err != nil {
-		p.plan.Notes = append(p.plan.Notes, "the configuration is refused: "+err.Error())
+		p.plan.Notes = append(p.plan.Notes, err.Error())
 		return
 	}
 	p.act("a new Lease is compared with what is known of earlier terms", ProveLease{Seen: p.Lease, Lease: closed, Opens: want == ""})
@@ -118,13 +131,12 @@ func (p *planner) closedForGood() bool {
 // updateLease writes configuration, closing and the request to end in one
 // write.
 func (p *planner) updateLease() {
-	l := p.Lease.DeepCopy()
-	LeaseConfig(p.Job, p.status.TokenFloor).Write(l)
+	l := p.configured()
 	opens := false
 	if want := p.closed(); p.record.Closed != want && p.record.Closed != v1alpha1.ClosedCompleted {
 		closed, err := lease.Observation{Lease: l}.SetClosed(want)
 		if err != nil {
-			p.plan.Notes = append(p.plan.Notes, "the configuration is refused: "+err.Error())
+			p.plan.Notes = append(p.plan.Notes, err.Error())
 			return
 		}
 		l, opens = closed, want == ""
@@ -137,6 +149,24 @@ func (p *planner) updateLease() {
 	if !equality.Semantic.DeepEqual(p.Lease.Annotations, l.Annotations) {
 		p.act("the Lease differs from what the job says", UpdateLease{Lease: l, Opens: opens})
 	}
+}
+
+// configured is the Lease with what the job says, if that can be understood; a
+// Lease that cannot would grant nothing, nor take in how a term ended.
+func (p *planner) configured() *coordinationv1.Lease {
+	l := p.Lease.DeepCopy()
+	if p.misfit == nil {
+		LeaseConfig(p.Job, p.status.TokenFloor).Write(l)
+	}
+	return l
+}
+
+// misfit says why what the job says cannot be put into a Lease. The API server
+// refuses such a job, but not one that was stored before it did.
+func misfit(job *v1alpha1.SingletonJob) error {
+	l := lease.New(metav1.ObjectMeta{Name: LeaseName(job)}, LeaseConfig(job, job.Status.TokenFloor), lease.Carry{})
+	_, err := lease.Parse(l)
+	return err
 }
 
 // closed is why nothing may be granted; empty: it may.

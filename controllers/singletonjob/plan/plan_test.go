@@ -168,11 +168,29 @@ func TestActions(t *testing.T) {
 		},
 		"configuration that cannot be understood is not written": {
 			scene: func() *scene {
-				s := newScene(active(0)).withLease().withPod(0).closed(v1alpha1.ClosedNew)
-				s.Job.Spec.Lease.DurationSeconds = 1
-				return s
+				return newScene(active(0)).withLease().withPod(0).closed(v1alpha1.ClosedNew).job(unfit)
 			}(),
-			want: []string{}, ordinals: []int32{0}, held: "False/NeverGranted",
+			want: []string{`prove lease closed="" opens=true`}, ordinals: []int32{0}, held: "False/NeverGranted", events: "InvalidSpec",
+		},
+		"nor is a Lease made of it": {
+			scene: newScene(unfit), want: []string{}, held: "False/NeverGranted", events: "InvalidSpec",
+		},
+		"nor does it change a Lease": {
+			scene: newScene(active(0)).withLease().withPod(0).job(unfit),
+			want:  []string{}, ordinals: []int32{0}, held: "False/NeverGranted", events: "InvalidSpec",
+		},
+		"but the Lease is still closed": {
+			scene: newScene(active(0)).withLease().withPod(0).job(unfit, suspend),
+			want:  []string{`update lease closed="Suspended" end="" floor=0 opens=false`, "delete j-0 same=true"}, ordinals: []int32{0}, held: "False/Suspended",
+			events: "InvalidSpec",
+		},
+		"a refused write is told, and tried again": {
+			scene: newScene().withLease().refused("create pod j-0: exceeded quota"),
+			want:  []string{"create 0 gated=true"}, ordinals: []int32{0}, held: "False/NeverGranted", events: "WriteRefused",
+		},
+		"a refused verdict is told, though the status may not say it": {
+			scene: newScene(policy(never), active(0)).withLease().withPod(0).granted(0).confirmed().seen().pod(0, ends(0)).lapsed().refused("update lease j: no"),
+			want:  []string{`update lease closed="Completed" end="" floor=0 opens=false`}, held: "True/Live", ordinals: []int32{0}, events: "WriteRefused",
 		},
 		"a Lease that a person closed is opened": {
 			scene: newScene(active(0)).withLease().closed(v1alpha1.ClosedSuspended).withPod(0),
@@ -320,7 +338,7 @@ func TestActions(t *testing.T) {
 		},
 		"failed for good: the restarting pod goes once the Lease is closed": {
 			scene: newScene(policy(onFailure), active(0)).withLease().withPod(0).granted(0).confirmed().pod(0, runs, restarted(7)).seen().closed(v1alpha1.ClosedFailed),
-			want:  []string{"delete j-0 same=false"}, held: "True/Live", ordinals: []int32{0}, events: "Held Failed",
+			want:  []string{"delete j-0 same=false"}, held: "True/Live", ordinals: []int32{0}, events: "RunFailed Held Failed",
 		},
 		"an earlier finished pod goes": {
 			scene: newScene(policy(never), active(1)).withLease().withPod(0, ends(1)).withPod(1, ends(1), func(p *corev1.Pod) {

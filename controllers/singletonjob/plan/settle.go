@@ -7,11 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
@@ -20,6 +16,7 @@ import (
 // settle brings completion, failure and the ordinals up to date.
 func (p *planner) settle() {
 	p.noticeSuccess()
+	p.countRestarts()
 	if p.termsKnown() {
 		p.dropOrdinals()
 	}
@@ -41,8 +38,7 @@ func (p *planner) noticeSuccess() {
 }
 
 // dropOrdinals gives up the ordinals whose pods are over, and counts the
-// failures among them. It is the only place that counts a run: the write that
-// drops the ordinal can succeed once.
+// failures among them: the write that drops an ordinal can succeed once.
 func (p *planner) dropOrdinals() {
 	kept := []int32{}
 	for _, ordinal := range p.status.ActiveOrdinals {
@@ -51,13 +47,16 @@ func (p *planner) dropOrdinals() {
 			kept = append(kept, ordinal)
 		case each == nil:
 		case each.over():
-			p.countFailures(*each)
+			if p.runFailed(*each) {
+				p.countFailures(1)
+			}
 		default:
 			kept = append(kept, ordinal)
 		}
 	}
 	p.status.ActiveOrdinals = kept
 	p.dropUnborn()
+	p.dropRestarts()
 }
 
 // dropUnborn gives up reserved ordinals without a pod while there are too many.
@@ -72,73 +71,6 @@ func (p *planner) dropUnborn() {
 	}
 }
 
-func (p *planner) countFailures(each pod) {
-	n := p.restarts(each)
-	if p.runFailed(each) {
-		n++
-	}
-	if n > 0 {
-		p.status.Failed += n
-		p.status.LastFailureTime = metav1.NewTime(p.Now)
-	}
-}
-
-// restarts counts the failures that the kubelet answered by starting the work
-// again. A pod that only ever waited has not failed.
-func (p *planner) restarts(each pod) int32 {
-	if RestartPolicy(p.Job) != corev1.RestartPolicyOnFailure || each.token == 0 {
-		return 0
-	}
-	var n int32
-	for _, statuses := range [][]corev1.ContainerStatus{each.Status.InitContainerStatuses, each.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			n += s.RestartCount
-		}
-	}
-	return n
-}
-
-// runFailed reports whether the pod's end was its work's failure: not somebody's
-// wish, nor the loss of its lease, nor a disruption.
-func (p *planner) runFailed(each pod) bool {
-	outcome := p.recordedOutcome(each)
-	if outcome == v1alpha1.OutcomeFailed {
-		return true
-	}
-	if each.Status.Phase != corev1.PodFailed || disrupted(each.Pod) {
-		return false
-	}
-	switch outcome {
-	case v1alpha1.OutcomeWithdrawn:
-		return true // It ended before its work began; its deletion is the answer.
-	case "", v1alpha1.OutcomeDied, v1alpha1.OutcomeUnknown:
-		return !each.deleting() || rejected(each.Pod)
-	}
-	return false
-}
-
-// rejected reports whether the pod's kubelet did not admit it (OutOfcpu,
-// NodeAffinity). Its deletion, which ends its term, came after that.
-func rejected(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed && strings.HasPrefix(pod.Status.Message, "Pod was rejected: ")
-}
-
-// recordedOutcome is how the pod's newest term ended; empty: it had none.
-func (p *planner) recordedOutcome(each pod) v1alpha1.Outcome {
-	for _, t := range p.status.History {
-		if t.UID == each.UID {
-			return v1alpha1.Outcome(t.Reason)
-		}
-	}
-	return ""
-}
-
-func disrupted(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
-}
-
 // noticeFailure decides whether the job has failed too often.
 func (p *planner) noticeFailure() {
 	if p.complete || p.failed || !runsToCompletion(p.Job) {
@@ -146,21 +78,10 @@ func (p *planner) noticeFailure() {
 	}
 	// A Lease that was closed for it stays so: the decision may be one that the
 	// status does not have yet.
-	p.failed = p.failures() > backoffLimit(p.Job) || (p.standing == ours && p.record.Closed == v1alpha1.ClosedFailed)
+	p.failed = p.status.Failed > backoffLimit(p.Job) || (p.standing == ours && p.record.Closed == v1alpha1.ClosedFailed)
 	if p.failed {
-		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("failed %d times", p.failures()))
+		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("failed %d times", p.status.Failed))
 	}
-}
-
-// failures counts the failed runs, also those of pods that go on.
-func (p *planner) failures() int32 {
-	n := p.status.Failed
-	for _, each := range p.pods {
-		if p.active(each.ordinal) {
-			n += p.restarts(each)
-		}
-	}
-	return n
 }
 
 // reserveOrdinals reserves names for the pods that are missing. Whoever loses

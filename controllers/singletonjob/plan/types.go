@@ -30,6 +30,10 @@ type Observed struct {
 	Strangers []string
 	// Access is how the Role and RoleBinding of the pods stand.
 	Access Access
+	// Refused is a write, for the job or on its Lease, that the API server refused
+	// when it was last tried, and does not admit for all that is known; empty:
+	// none.
+	Refused string
 	// Revision is the hash of the template.
 	Revision string
 }

@@ -17,9 +17,9 @@ import (
 // Exit statuses of the machine's own. The rest are the work's.
 const (
 	// CodeNoAPI: what must be known before ending with 0 could not be learnt.
-	CodeNoAPI = 69
+	CodeNoAPI = v1alpha1.AgentExitNoAPI
 	// CodeLost: the term ended before its work did.
-	CodeLost = 75
+	CodeLost = v1alpha1.AgentExitLost
 )
 
 // Config of a machine.

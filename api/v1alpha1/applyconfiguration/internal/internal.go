@@ -74,6 +74,15 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
 - name: dev.leasehold.api.v1alpha1.OverlapPolicy
   scalar: string
+- name: dev.leasehold.api.v1alpha1.PodRestarts
+  map:
+    fields:
+    - name: count
+      type:
+        scalar: numeric
+    - name: pod
+      type:
+        scalar: string
 - name: dev.leasehold.api.v1alpha1.RenewedBy
   scalar: string
 - name: dev.leasehold.api.v1alpha1.SingletonJob
@@ -163,6 +172,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: restarts
+      type:
+        list:
+          elementType:
+            namedType: dev.leasehold.api.v1alpha1.PodRestarts
+          elementRelationship: associative
+          keys:
+          - pod
     - name: standbys
       type:
         scalar: numeric

@@ -37,6 +37,9 @@ type SingletonJobStatusApplyConfiguration struct {
 	LongestDurationSeconds *int32 `json:"longestDurationSeconds,omitempty"`
 	// failed is the number of runs that have failed.
 	Failed *int32 `json:"failed,omitempty"`
+	// restarts are the restarts in place, of pods with active ordinals, that were
+	// looked at: those that were failures are among failed.
+	Restarts []PodRestartsApplyConfiguration `json:"restarts,omitempty"`
 	// lastFailureTime is when the controller saw the latest failed run. The
 	// next pod is made only after a back-off from it.
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
@@ -121,6 +124,19 @@ func (b *SingletonJobStatusApplyConfiguration) WithLongestDurationSeconds(value 
 // If called multiple times, the Failed field is set to the value of the last call.
 func (b *SingletonJobStatusApplyConfiguration) WithFailed(value int32) *SingletonJobStatusApplyConfiguration {
 	b.Failed = &value
+	return b
+}
+
+// WithRestarts adds the given value to the Restarts field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Restarts field.
+func (b *SingletonJobStatusApplyConfiguration) WithRestarts(values ...*PodRestartsApplyConfiguration) *SingletonJobStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRestarts")
+		}
+		b.Restarts = append(b.Restarts, *values[i])
+	}
 	return b
 }
 
