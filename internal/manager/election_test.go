@@ -20,9 +20,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/yaml"
 
 	"leasehold.dev/internal/testenv/faultproxy"
 	"leasehold.dev/leaderelect/lease"
@@ -294,5 +297,67 @@ func TestNamespaceOfTheElection(t *testing.T) {
 func TestElectionTimes(t *testing.T) {
 	if got, want := electionOf(0), (election{15 * time.Second, 10 * time.Second, 2 * time.Second}); got != want {
 		t.Errorf("%v, want those of controller-runtime: %v", got, want)
+	}
+}
+
+// TestPermissionsSuffice: the roles that Leasehold is installed with let a manager
+// be elected, and without them it is not.
+func TestPermissionsSuffice(t *testing.T) {
+	const namespace = "leasehold-system"
+	config := rest.CopyConfig(api.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":leasehold-manager",
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}}
+	elect := func() error {
+		l, err := newLock(config, Options{LeaderElectNS: namespace}, &lateRecorder{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := l.Get(t.Context()); err != nil {
+			return err
+		}
+		return l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: l.Identity(), LeaseDurationSeconds: 15})
+	}
+	install(t, "manager/namespace.yaml")
+	if err := elect(); err == nil {
+		t.Error("anybody may be elected")
+	}
+	install(t, "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_binding.yaml", "rbac/leader_election_role.yaml")
+	// The API server learns of roles by a watch.
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for err := elect(); err != nil; err = elect() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal(err)
+		}
+	}
+}
+
+// install creates what files of config hold.
+func install(t *testing.T, files ...string) {
+	t.Helper()
+	c, err := api.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(filepath.Join(apiserver.Root(), "config", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range strings.Split(string(raw), "\n---\n") {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if len(object.Object) == 0 {
+				continue // A comment.
+			}
+			if err := c.Create(t.Context(), object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+		}
 	}
 }

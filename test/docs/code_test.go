@@ -87,19 +87,29 @@ func flat(code string) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
+// exampleFiles are those whose code the pages may show.
+var exampleFiles = []string{
+	"test/docs/example_test.go",
+	"leaderelect/elector_example_test.go",
+	"leaderelect/resourcelock/example_test.go",
+}
+
 func TestSnippetsCompile(t *testing.T) {
-	example := read(t, "test/docs/example_test.go")
+	var examples []string
+	for _, file := range exampleFiles {
+		examples = append(examples, read(t, file))
+	}
 	found := 0
 	for _, p := range pages(t) {
 		found += len(blocks(p, "go"))
-		for _, code := range uncompiled(p.text, example) {
-			t.Errorf("%s: test/docs/example_test.go does not have\n%s", p.name, code)
+		for _, code := range uncompiled(p.text, examples...) {
+			t.Errorf("%s: none of %s has\n%s", p.name, strings.Join(exampleFiles, ", "), code)
 		}
 	}
 	if found < 2 {
 		t.Errorf("only %d blocks of Go were found", found)
 	}
-	if len(uncompiled("```go\nguard.Lift(ctx)\n```\n", example)) != 1 {
+	if len(uncompiled("```go\nguard.Lift(ctx)\n```\n", examples...)) != 1 {
 		t.Error("a snippet that is compiled nowhere is not caught")
 	}
 }

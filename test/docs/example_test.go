@@ -12,10 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	goredis "github.com/redis/go-redis/v9"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"leasehold.dev/fencing"
 	"leasehold.dev/fencing/postgres"
 	"leasehold.dev/fencing/redis"
+	"leasehold.dev/leaderelect/resourcelock"
 )
 
 // The pages show parts of these functions.
@@ -91,4 +94,24 @@ func Example() {
 	defer db.Close()
 	client := goredis.NewClient(&goredis.Options{Addr: os.Getenv("REDIS_ADDRESS")})
 	fmt.Println(fencedInsert(ctx, db, 1, 100), fencedUpdate(ctx, db), fencedSet(ctx, client))
+}
+
+// elected is a manager of controller-runtime whose replicas elect one with a token.
+func elected(config *rest.Config, id string) (ctrl.Manager, *resourcelock.Lock, error) {
+	lock, err := resourcelock.New(resourcelock.Options{Config: config, Namespace: "shop", Name: "operator", Identity: id})
+	if err != nil {
+		return nil, nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		LeaderElection:                      true,
+		LeaderElectionID:                    "operator",
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+	})
+	return mgr, lock, err
+}
+
+func Example_elected() {
+	mgr, lock, err := elected(&rest.Config{}, "operator-0_1f7c")
+	fmt.Println(mgr, lock, err)
 }

@@ -96,6 +96,7 @@ func TestOnAPIServer(t *testing.T) {
 	t.Run("kustomization", func(t *testing.T) { testKustomization(t, server) })
 	t.Run("patches of jobs", func(t *testing.T) { testJobPatches(t, api) })
 	t.Run("end by hand", func(t *testing.T) { testEndByHand(t, api) })
+	t.Run("roles of the library", func(t *testing.T) { testLibraryRoles(t, server, api) })
 }
 
 func testManifests(t *testing.T, api client.Client) {
