@@ -15,7 +15,7 @@ import (
 
 var (
 	// strangers hold nothing, whatever RBAC grants them.
-	strangers = []actor{user, otherPod, namesake, unboundToken, garbageCollector, namespaceController}
+	strangers = []actor{user, otherPod, namesake, unboundToken, garbageCollector, namespaceController, controllerManager}
 	everybody = append([]actor{holder}, strangers...)
 )
 

@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
@@ -31,6 +32,8 @@ var holderSteps = []leaseAttempt{
 	{name: "releases what it never confirmed", actors: []actor{holder}, state: granted, change: release(v1alpha1.OutcomeStopped)},
 	{name: "releases a seized lease, and leaves the foreign holder", actors: []actor{holder}, state: seized, change: release(v1alpha1.OutcomeStopped)},
 	{name: "releases a wiped lease", actors: []actor{holder}, state: wiped, change: release(v1alpha1.OutcomeStopped)},
+	{name: "renews while suspended", actors: []actor{holder}, state: suspended, change: renew},
+	{name: "releases while suspended", actors: []actor{holder}, state: suspended, change: release(v1alpha1.OutcomeStopped)},
 	{name: "releases an earlier start", actors: []actor{holder}, state: live, change: func(t *testing.T, a attemptOn) {
 		later, err := lease.ParseNonce(laterNonce)
 		if err != nil {
@@ -45,36 +48,22 @@ var holderSteps = []leaseAttempt{
 var managerSteps = []leaseAttempt{
 	{name: "creates", actors: []actor{manager, breakGlass}, state: absent, write: create},
 	{name: "creates by an update", actors: []actor{manager, breakGlass}, state: absent, write: update},
-	{name: "grants", actors: []actor{manager, breakGlass}, state: free, change: func(t *testing.T, a attemptOn) {
-		l, err := a.observed().Grant(a.start.Holder, "issuer", lease.Basis{}, time.Now())
-		a.become(t, l, err)
-	}},
-	{name: "withdraws", actors: []actor{manager, breakGlass}, state: granted, change: func(t *testing.T, a attemptOn) {
-		l, err := a.observed().Withdraw()
-		a.become(t, l, err)
-	}},
-	{name: "requests the end", actors: []actor{manager, breakGlass}, state: live, change: func(t *testing.T, a attemptOn) {
-		l, err := a.observed().RequestEnd()
-		a.become(t, l, err)
-	}},
-	{name: "ends a lapsed term", actors: []actor{manager, breakGlass}, state: live, change: func(t *testing.T, a attemptOn) {
-		lapsed := lease.Observation{Lease: a.Lease.DeepCopy(), Age: time.Hour}
-		l, err := lapsed.End(lease.Basis{Kind: lease.ByLapse})
-		a.become(t, l, err)
-	}},
-	{name: "closes", actors: []actor{manager, breakGlass}, state: live, change: func(t *testing.T, a attemptOn) {
-		l, err := a.observed().SetClosed(v1alpha1.ClosedSuspended)
-		a.become(t, l, err)
-	}},
+	{name: "grants", actors: []actor{manager, breakGlass}, state: free, change: grant},
+	{name: "withdraws", actors: []actor{manager, breakGlass}, state: granted, change: withdraw},
+	{name: "requests the end", actors: []actor{manager, breakGlass}, state: live, change: requestEnd},
+	{name: "ends a lapsed term", actors: []actor{manager, breakGlass}, state: live, change: endLapsed},
+	{name: "closes", actors: []actor{manager, breakGlass}, state: live, change: setClosed(v1alpha1.ClosedSuspended)},
+	{name: "opens", actors: []actor{manager, breakGlass}, state: born, change: setClosed("")},
+	{name: "reopens", actors: []actor{manager, breakGlass}, state: suspended, change: setClosed("")},
 	{name: "changes the configuration", actors: []actor{manager, breakGlass}, state: live, change: annotate(v1alpha1.AnnotationDuration, "30")},
 	{name: "writes an annotation that nobody knows", actors: []actor{manager, breakGlass}, state: live, change: annotate("leasehold.dev/unknown", "1")},
 	{name: "removes the finalizer", actors: []actor{manager, breakGlass}, state: released, change: finalizers()},
-	{name: "deletes", actors: []actor{manager, breakGlass, garbageCollector, namespaceController}, state: live, write: remove},
-	{name: "deletes the namespace's", actors: []actor{namespaceController}, state: live, write: removeAll},
+	{name: "deletes", actors: append([]actor{manager, breakGlass}, collectors...), state: live, write: remove},
+	{name: "deletes the namespace's", actors: []actor{namespaceController, controllerManager}, state: live, write: removeAll},
 	{name: "adopts", actors: []actor{manager, breakGlass}, state: unmanaged, change: label("true")},
 	{name: "gives up", actors: []actor{manager, breakGlass}, state: free, change: label("")},
-	{name: "takes owners away", actors: []actor{garbageCollector, manager}, state: live, change: owner},
-	{name: "deletes in the foreground", actors: []actor{garbageCollector}, state: live,
+	{name: "takes owners away", actors: []actor{garbageCollector, controllerManager, manager}, state: live, change: owner},
+	{name: "deletes in the foreground", actors: []actor{garbageCollector, controllerManager}, state: live,
 		change: finalizers(v1alpha1.FinalizerLease, metav1.FinalizerDeleteDependents)},
 }
 
@@ -84,6 +73,47 @@ var ordinarySteps = []leaseAttempt{
 	{name: "holds a Lease of its own", actors: []actor{user, otherPod}, state: unmanaged, change: hold("me")},
 	{name: "deletes a Lease of its own", actors: []actor{user, otherPod}, state: unmanaged, write: remove},
 	{name: "annotates", actors: []actor{user, holder}, state: live, change: annotate("example.com/note", "mine")},
+	{name: "annotates by a patch", actors: []actor{user, holder}, state: live,
+		write: patch(types.MergePatchType, `{"metadata":{"annotations":{"example.com/note":"mine"}}}`)},
+}
+
+// collectors delete on behalf of owners and namespaces.
+var collectors = []actor{garbageCollector, namespaceController, controllerManager}
+
+func grant(t *testing.T, a attemptOn) {
+	l, err := a.observed().Grant(a.start.Holder, "issuer", lease.Basis{}, time.Now())
+	a.become(t, l, err)
+}
+
+func withdraw(t *testing.T, a attemptOn) {
+	l, err := a.observed().Withdraw()
+	a.become(t, l, err)
+}
+
+func requestEnd(t *testing.T, a attemptOn) {
+	l, err := a.observed().RequestEnd()
+	a.become(t, l, err)
+}
+
+// endLapsed ends the term as one who has seen it unchanged for long.
+func endLapsed(t *testing.T, a attemptOn) {
+	lapsed := lease.Observation{Lease: a.Lease.DeepCopy(), Age: time.Hour}
+	l, err := lapsed.End(lease.Basis{Kind: lease.ByLapse})
+	a.become(t, l, err)
+}
+
+// takeLapsed ends the term likewise and grants the lease, in one write.
+func takeLapsed(t *testing.T, a attemptOn) {
+	lapsed := lease.Observation{Lease: a.Lease.DeepCopy(), Age: time.Hour}
+	l, err := lapsed.Grant(a.start.Holder, "issuer", lease.Basis{Kind: lease.ByLapse}, time.Now())
+	a.become(t, l, err)
+}
+
+func setClosed(closed v1alpha1.Closed) func(*testing.T, attemptOn) {
+	return func(t *testing.T, a attemptOn) {
+		l, err := a.observed().SetClosed(closed)
+		a.become(t, l, err)
+	}
 }
 
 func confirm(t *testing.T, a attemptOn) {

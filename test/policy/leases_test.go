@@ -27,6 +27,8 @@ type state string
 const (
 	absent     state = "absent"
 	unmanaged  state = "unmanaged"
+	competing  state = "competing"
+	born       state = "born, closed"
 	free       state = "free"
 	granted    state = "granted"
 	live       state = "live"
@@ -35,6 +37,8 @@ const (
 	wiped      state = "wiped by a foreign elector"
 	released   state = "released"
 	endAsked   state = "live, end requested"
+	suspended  state = "live, suspended"
+	formerPod  state = "live, held by an earlier pod of the holder's name"
 	firstNonce       = "work.boot-100.aaaa"
 	laterNonce       = "work.boot-200.bbbb"
 )
@@ -67,7 +71,8 @@ func (a attemptOn) become(t *testing.T, l *coordinationv1.Lease, err error) {
 }
 
 func tryLeases(t *testing.T, w *world, enforced bool) {
-	for _, attempt := range slices.Concat(holderSteps, managerSteps, ordinarySteps, forgedSteps, foreignSteps) {
+	forged := slices.Concat(forgedSteps, foreignSteps, forgedGrants, forgedPatches)
+	for _, attempt := range slices.Concat(holderSteps, managerSteps, ordinarySteps, competingSteps, forged, repaired(forged)) {
 		for _, a := range attempt.actors {
 			t.Run(fmt.Sprintf("%s: %s", a, attempt.name), func(t *testing.T) {
 				t.Parallel()
@@ -75,6 +80,17 @@ func tryLeases(t *testing.T, w *world, enforced bool) {
 			})
 		}
 	}
+}
+
+// repaired are the same writes by those who may do anything: what is refused is
+// who writes.
+func repaired(forged []leaseAttempt) []leaseAttempt {
+	var attempts []leaseAttempt
+	for _, attempt := range forged {
+		attempt.actors, attempt.refused = []actor{breakGlass, manager}, false
+		attempts = append(attempts, attempt)
+	}
+	return attempts
 }
 
 func (l leaseAttempt) try(t *testing.T, w *world, a actor, enforced bool) {
@@ -87,7 +103,7 @@ func (l leaseAttempt) try(t *testing.T, w *world, a actor, enforced bool) {
 	if write == nil {
 		write = update
 	}
-	judge(t, write(t.Context(), w.client(a), mine), l.refused, enforced)
+	w.judge(t, write(t.Context(), w.client(a), mine), l.refused, enforced)
 	affected, err := w.affected(t.Context(), before)
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +153,10 @@ func (w *world) bring(t *testing.T, to state) (*coordinationv1.Lease, lease.Star
 		return l, start
 	case unmanaged:
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
+	case competing:
+		l = newCompeting(l.Name, start)
+	case formerPod:
+		start.Holder = w.holder.Name + "_0b1a7c1e-9a1c-4f6e-8a39-6d2f6f1f0002"
 	}
 	repair := w.client(breakGlass)
 	if err := repair.Create(t.Context(), l); err != nil {
@@ -174,8 +194,12 @@ func (w *world) stepsTo(to state, start *lease.Start) []leaseStep {
 		return toLive[:1]
 	case granted:
 		return toLive[:2]
-	case live, liveJob:
+	case live, liveJob, formerPod:
 		return toLive
+	case suspended:
+		return append(toLive, func(o lease.Observation) (*coordinationv1.Lease, error) {
+			return o.SetClosed(v1alpha1.ClosedSuspended)
+		})
 	case released:
 		return append(toLive, func(o lease.Observation) (*coordinationv1.Lease, error) {
 			return o.Release(*start, v1alpha1.OutcomeStopped)

@@ -33,6 +33,7 @@ func TestPolicies(t *testing.T) {
 	}
 	w.install(t)
 	t.Run("with", func(t *testing.T) { tryAll(t, w, true) })
+	t.Run("every rule", func(t *testing.T) { everyRuleRefuses(t, w) })
 }
 
 func tryAll(t *testing.T, w *world, enforced bool) {
@@ -41,13 +42,15 @@ func tryAll(t *testing.T, w *world, enforced bool) {
 }
 
 // judge compares what came of an attempt with what should.
-func judge(t *testing.T, err error, refused, enforced bool) {
+func (w *world) judge(t *testing.T, err error, refused, enforced bool) {
 	t.Helper()
 	switch {
 	case refused && enforced:
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("the policies let it pass (%v), want it refused as Forbidden", err)
+			return
 		}
+		w.heard(err)
 	case err != nil:
 		t.Errorf("refused, want it to pass: %v", err)
 	}
@@ -57,7 +60,7 @@ func judge(t *testing.T, err error, refused, enforced bool) {
 // them a moment after they are written.
 func (w *world) install(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"leases.yaml", "pods.yaml"} {
+	for _, name := range files {
 		for _, object := range readPolicies(t, name) {
 			if err := w.admin.Create(t.Context(), object); err != nil {
 				t.Fatal(err)

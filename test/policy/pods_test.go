@@ -72,7 +72,7 @@ func (p podAttempt) try(t *testing.T, w *world, a actor, enforced bool) {
 	if write == nil {
 		write = updatePod
 	}
-	judge(t, write(t.Context(), w.client(a), mine), p.refused, enforced)
+	w.judge(t, write(t.Context(), w.client(a), mine), p.refused, enforced)
 	affected, err := w.affected(t.Context(), before)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ package policy_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -34,6 +35,8 @@ const (
 	unboundToken        actor = "unbound token of the holder's service account"
 	garbageCollector    actor = "garbage collector"
 	namespaceController actor = "namespace controller"
+	// controllerManager is both, where the controllers have no accounts of their own.
+	controllerManager actor = "controller manager"
 )
 
 const (
@@ -49,6 +52,9 @@ type world struct {
 	clients map[actor]client.Client
 	holder  *corev1.Pod
 	serial  atomic.Int64
+
+	lock     sync.Mutex
+	refusals []string
 }
 
 func (w *world) client(a actor) client.Client { return w.clients[a] }
@@ -89,8 +95,9 @@ func newWorld(t *testing.T) *world {
 	w.addToken(t, garbageCollector, metav1.NamespaceSystem, "generic-garbage-collector", nil)
 	w.addToken(t, namespaceController, metav1.NamespaceSystem, "namespace-controller", nil)
 	w.addToken(t, unboundToken, namespace, account, nil)
-	w.impersonate(t, user)
-	w.impersonate(t, breakGlass, "leasehold:break-glass")
+	w.impersonate(t, user, "user")
+	w.impersonate(t, breakGlass, "user", "leasehold:break-glass")
+	w.impersonate(t, controllerManager, "system:kube-controller-manager")
 	return w
 }
 
@@ -150,10 +157,10 @@ func (w *world) addToken(t *testing.T, a actor, namespace, name string, pod *cor
 	w.addClient(t, a, config)
 }
 
-func (w *world) impersonate(t *testing.T, a actor, groups ...string) {
+func (w *world) impersonate(t *testing.T, a actor, name string, groups ...string) {
 	t.Helper()
 	config := rest.CopyConfig(server.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: string(a), Groups: append(groups, "system:authenticated")}
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:authenticated")}
 	w.addClient(t, a, config)
 }
 
@@ -175,4 +182,11 @@ func (w *world) affected(ctx context.Context, before client.Object) (bool, error
 		return before.GetResourceVersion() != "", nil
 	}
 	return now.GetResourceVersion() != before.GetResourceVersion(), err
+}
+
+// heard remembers what a refusal said.
+func (w *world) heard(err error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.refusals = append(w.refusals, err.Error())
 }
