@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,16 +116,21 @@ func patch(kind types.PatchType, body string) leaseWrite {
 // apply is a server-side apply that takes fields from whoever has them.
 func apply(body string) leaseWrite {
 	return func(ctx context.Context, c client.Client, l *coordinationv1.Lease) error {
-		applied := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(body), &applied.Object); err != nil {
-			return err
-		}
-		applied.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-		applied.SetName(l.Name)
-		raw, err := applied.MarshalJSON()
+		raw, err := applied(body, coordinationv1.SchemeGroupVersion.WithKind("Lease"), l.Name)
 		if err != nil {
 			return err
 		}
 		return c.Patch(ctx, l, client.RawPatch(types.ApplyPatchType, raw), client.ForceOwnership, client.FieldOwner("somebody"))
 	}
+}
+
+// applied is what to apply: the body with its kind and name.
+func applied(body string, kind schema.GroupVersionKind, name string) ([]byte, error) {
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(body), &object.Object); err != nil {
+		return nil, err
+	}
+	object.SetGroupVersionKind(kind)
+	object.SetName(name)
+	return object.MarshalJSON()
 }

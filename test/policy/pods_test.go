@@ -22,6 +22,7 @@ const (
 	endedKey   = v1alpha1.AnnotationEndedToken
 	versionKey = v1alpha1.AnnotationEndedVersion
 	leaseKey   = v1alpha1.LabelLease
+	readyKey   = v1alpha1.AnnotationWasReady
 	oldToken   = "100"
 
 	roleLeader  = "leader"
@@ -39,6 +40,8 @@ const (
 	plain podState = "plain"
 	// leader was granted its lease, and an earlier term of it has ended.
 	leader podState = "leader"
+	// owned is a job's, and gated.
+	owned podState = "owned"
 )
 
 // podAttempt is one write to one pod.
@@ -52,7 +55,7 @@ type podAttempt struct {
 }
 
 func tryPods(t *testing.T, w *world, enforced bool) {
-	for _, attempt := range slices.Concat(podSteps, forgedPodSteps) {
+	for _, attempt := range slices.Concat(podSteps, forgedPodSteps, morePodSteps, forgedMetadata, repairedPods(slices.Concat(forgedPodSteps, forgedMetadata))) {
 		for _, a := range attempt.actors {
 			t.Run(fmt.Sprintf("%s: %s", a, attempt.name), func(t *testing.T) {
 				t.Parallel()
@@ -93,7 +96,9 @@ func (w *world) podIn(t *testing.T, s podState) *corev1.Pod {
 	case leader:
 		pod.Spec.SchedulingGates = nil
 		pod.Labels[roleKey] = roleLeader
-		pod.Annotations = map[string]string{tokenKey: oldToken, endedKey: "90"}
+		pod.Annotations = map[string]string{tokenKey: oldToken, endedKey: "90", readyKey: oldToken}
+	case owned:
+		ownedByJob(pod)
 	}
 	if err := w.client(breakGlass).Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -122,7 +127,7 @@ var podSteps = []podAttempt{
 	{name: "annotates a leader", actors: []actor{user, holder}, state: leader, change: podAnnotation("note", "mine")},
 	{name: "changes what has nothing of ours", actors: []actor{user}, state: plain, change: podLabel("app", "work")},
 	{name: "reports a leader's status", actors: []actor{user}, state: leader, change: ready, write: updateStatus},
-	{name: "binds a leader", actors: []actor{user}, state: leader, write: bind(nil)},
+	{name: "binds a leader", actors: []actor{user}, state: leader, write: bind(nil, nil)},
 	{name: "deletes", actors: []actor{user, garbageCollector, namespaceController}, state: gated, write: deletePod},
 }
 
@@ -165,11 +170,11 @@ var forgedPodSteps = []podAttempt{
 	{name: "stamps a token through the status", actors: []actor{user}, state: plain,
 		change: podAnnotation(tokenKey, "999"), write: updateStatus, refused: true},
 	{name: "stamps a token through a binding", actors: []actor{user, holder, manager}, state: plain,
-		write: bind(map[string]string{tokenKey: "999"}), refused: true},
+		write: bind(map[string]string{tokenKey: "999"}, nil), refused: true},
 	{name: "stamps a token through bindings", actors: []actor{user, manager}, state: plain,
-		write: bindDirectly(map[string]string{tokenKey: "999"}), refused: true},
+		write: bindDirectly(map[string]string{tokenKey: "999"}, nil), refused: true},
 	{name: "raises the token through a binding", actors: []actor{user}, state: leader,
-		write: bind(map[string]string{tokenKey: "999"}), refused: true},
+		write: bind(map[string]string{tokenKey: "999"}, nil), refused: true},
 	{name: "removes the token", actors: []actor{user, holder, manager}, state: leader, change: podAnnotation(tokenKey, ""), refused: true},
 	{name: "removes all annotations", actors: []actor{user}, state: leader, write: mergePatch(`{"metadata":{"annotations":null}}`), refused: true},
 	{name: "lowers the token", actors: []actor{user, holder, manager}, state: leader, change: podAnnotation(tokenKey, "99"), refused: true},
@@ -212,26 +217,6 @@ func grantPod(ctx context.Context, c client.Client, p *corev1.Pod) error {
 func mergePatch(patch string) func(context.Context, client.Client, *corev1.Pod) error {
 	return func(ctx context.Context, c client.Client, p *corev1.Pod) error {
 		return c.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(patch)))
-	}
-}
-
-func binding(p *corev1.Pod, annotations map[string]string) *corev1.Binding {
-	return &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Annotations: annotations},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: "node-1"},
-	}
-}
-
-func bind(annotations map[string]string) func(context.Context, client.Client, *corev1.Pod) error {
-	return func(ctx context.Context, c client.Client, p *corev1.Pod) error {
-		return c.SubResource("binding").Create(ctx, p, binding(p, annotations))
-	}
-}
-
-// bindDirectly uses the older resource that does the same.
-func bindDirectly(annotations map[string]string) func(context.Context, client.Client, *corev1.Pod) error {
-	return func(ctx context.Context, c client.Client, p *corev1.Pod) error {
-		return c.Create(ctx, binding(p, annotations))
 	}
 }
 
