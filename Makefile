@@ -65,11 +65,13 @@ lint-api: ## Lint the API by the conventions of Kubernetes
 
 .PHONY: test
 test: ## Run all tests but end to end; builds an API server the first time
+	hack/install-stores
 	assets="$$(go run ./test/cluster/cmd/cluster assets)"; export KUBEBUILDER_ASSETS="$$assets"; \
 	$(call gotest,-timeout 20m,$(PACKAGES))
 
 .PHONY: test-race
 test-race: ## Run the same tests with the race detector
+	hack/install-stores
 	assets="$$(go run ./test/cluster/cmd/cluster assets)"; export KUBEBUILDER_ASSETS="$$assets"; \
 	$(call gotest,-race -timeout 40m,$(PACKAGES))
 
