@@ -48,21 +48,19 @@ func TestLockFaultSchedules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := apiserver.Namespace(t)
-			terms, overlaps, count := 0, 0, max(*schedules/20, 1)
-			for seed, j := range inParallel(t, *firstSeed, count, func(seed uint64) judgement {
+			overlaps, count := 0, max(*schedules/20, 1)
+			all, terms := untilEnough(t, *firstSeed, count, count/2, func(seed uint64) judgement {
 				return newContest(t, namespace, seed).run(candidates...)
-			}) {
-				terms, overlaps = terms+j.terms, overlaps+len(j.overlaps)
+			})
+			for seed, j := range all {
+				overlaps += len(j.overlaps)
 				for what, found := range map[string][]string{"two had a claim": j.doubled, "tokens did not rise": j.regressions} {
 					if len(found) > 0 {
 						t.Errorf("seed %d: %s: %q", seed, what, found)
 					}
 				}
 			}
-			if terms < count/5 {
-				t.Errorf("only %d terms in %d schedules: they starve the candidates, and prove nothing", terms, count)
-			}
-			t.Logf("%d terms in %d schedules from seed %d; functions overlapped %d times", terms, count, *firstSeed, overlaps)
+			t.Logf("%d terms in %d schedules from seed %d; functions overlapped %d times", terms, len(all), *firstSeed, overlaps)
 		})
 	}
 }

@@ -87,11 +87,10 @@ func TestFaultSchedules(t *testing.T) {
 	t.Parallel()
 	namespace := apiserver.Namespace(t)
 	s := watchStalls(t.Context())
-	terms := 0
-	for seed, j := range inParallel(t, *firstSeed, *schedules, func(seed uint64) judgement {
+	all, terms := untilEnough(t, *firstSeed, *schedules, *schedules/2, func(seed uint64) judgement {
 		return newContest(t, namespace, seed).run(ours, ours, ours)
-	}) {
-		terms += j.terms
+	})
+	for seed, j := range all {
 		for what, found := range map[string][]string{"two were sure to lead": j.doubled, "tokens did not rise": j.regressions} {
 			if len(found) > 0 {
 				t.Errorf("seed %d: %s: %q", seed, what, found)
@@ -101,10 +100,7 @@ func TestFaultSchedules(t *testing.T) {
 			t.Errorf("seed %d: functions overlapped: %q", seed, j.overlaps)
 		}
 	}
-	if terms < *schedules/2 {
-		t.Errorf("only %d terms in %d schedules: they starve the candidates, and prove nothing", terms, *schedules)
-	}
-	t.Logf("%d terms in %d schedules from seed %d; this process was not scheduled for at most %s", terms, *schedules, *firstSeed, s.end())
+	t.Logf("%d terms in %d schedules from seed %d; this process was not scheduled for at most %s", terms, len(all), *firstSeed, s.end())
 }
 
 // TestPlainLeaderElectionOverlaps is the negative control: the same faults, and
