@@ -93,6 +93,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Kubelet' || self.standbys == 0",fieldPath=".standbys",message="standbys need somebody in the pod who waits for the lease: set standbys to 0, or choose renewedBy: Agent"
 // +kubebuilder:validation:XValidation:rule="!has(self.backoffLimit) || (has(self.template.spec.restartPolicy) && self.template.spec.restartPolicy != 'Always')",fieldPath=".backoffLimit",message="backoffLimit belongs to work that completes: set restartPolicy to OnFailure or Never, or remove backoffLimit"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostPID) || !self.template.spec.hostPID",fieldPath=".template.spec.hostPID",message="hostPID would hide the start of the container's first process from the agent: remove spec.template.spec.hostPID"
+// +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Agent' || !has(self.template.spec.shareProcessNamespace) || !self.template.spec.shareProcessNamespace",fieldPath=".template.spec.shareProcessNamespace",message="shareProcessNamespace would hide the start of the container's first process from the agent: remove spec.template.spec.shareProcessNamespace, or choose renewedBy: Kubelet"
+// +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Agent' || !has(self.template.spec.os) || self.template.spec.os.name != 'windows'",fieldPath=".template.spec.os",message="the agent runs on Linux alone: remove spec.template.spec.os, or choose renewedBy: Kubelet"
+// +kubebuilder:validation:XValidation:rule="!self.template.spec.containers.exists(c, c.name == (has(self.container) ? self.container : self.template.spec.containers[0].name) && (has(c.restartPolicy) || (has(c.restartPolicyRules) && c.restartPolicyRules.size() > 0)))",fieldPath=".template.spec.containers",message="the container that does the work restarts as spec.template.spec.restartPolicy says, or its failures could not be counted: remove restartPolicy and restartPolicyRules from that container, and set spec.template.spec.restartPolicy"
+// +kubebuilder:validation:XValidation:rule="self.lease.renewedBy != 'Agent' || !self.template.spec.containers.exists(c, c.name == (has(self.container) ? self.container : self.template.spec.containers[0].name) && has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath in ['/', '/.', '.', '..', '/.leasehold', '.leasehold'] || m.mountPath.startsWith('/.leasehold/') || m.mountPath.startsWith('.leasehold/') || m.mountPath.startsWith('//') || m.mountPath.startsWith('/./') || m.mountPath.startsWith('./') || m.mountPath.startsWith('../') || m.mountPath.contains('/../') || m.mountPath.endsWith('/..')))",fieldPath=".template.spec.containers",message="a volume mounted at / or at or below /.leasehold would hide the agent: choose another mountPath in volumeMounts of the container that does the work, written without .. in it and without // or ./ at its start"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.terminationGracePeriodSeconds) || (self.template.spec.terminationGracePeriodSeconds >= 0 && self.template.spec.terminationGracePeriodSeconds <= 31536000)",fieldPath=".template.spec.terminationGracePeriodSeconds",message="terminationGracePeriodSeconds is out of range: set it to 0 or more, and to at most 31536000 (a year)"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.nodeName) || self.template.spec.nodeName.size() == 0",fieldPath=".template.spec.nodeName",message="nodeName would pass by the scheduler, and so the gate that holds a pod back until it is granted the lease: remove spec.template.spec.nodeName, and use nodeSelector or affinity"
 type SingletonJobSpec struct {
 	// template is the pod that does the work. The controller adds the
@@ -198,9 +203,11 @@ type LeaseSpec struct {
 	RenewedBy RenewedBy `json:"renewedBy,omitempty"`
 
 	// minToken is the least token of the next grant. Set it above the marks of
-	// your resources after the cluster's etcd was restored or rebuilt.
+	// your resources after the cluster's etcd was restored or rebuilt, and where
+	// a job takes the place of a deleted one that had it. At most 2^61: tokens end
+	// at 2^62, and each grant needs a greater one.
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=4611686018427387904
+	// +kubebuilder:validation:XValidation:rule="self <= 2305843009213693952",message="minToken may be at most 2305843009213693952 (2^61), so that there is room for later tokens below 2^62: lower minToken"
 	// +optional
 	MinToken int64 `json:"minToken,omitempty"`
 }

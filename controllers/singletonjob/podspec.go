@@ -26,6 +26,9 @@ const (
 	// releaseGrace is added to it under an agent, which stops the work within
 	// the template's grace and then still has to release the lease.
 	releaseGrace = 5
+	// leastGrace stands for less than that under an agent, which takes no 0. Nor
+	// would a release fit into no time.
+	leastGrace = 1
 	// revisionLength is enough to tell the revisions of one job apart.
 	revisionLength = 16
 	// ownPrefix is of labels and annotations that only Leasehold writes.
@@ -136,7 +139,7 @@ func fieldEnv(name, path string) corev1.EnvVar {
 // addAgent makes the agent the parent of the work's command: its image is
 // mounted, read-only, and the command runs under it.
 func (m podMaker) addAgent(spec *corev1.PodSpec, work *corev1.Container) {
-	grace := ptr.Deref(spec.TerminationGracePeriodSeconds, defaultGrace)
+	grace := max(ptr.Deref(spec.TerminationGracePeriodSeconds, defaultGrace), leastGrace)
 	spec.TerminationGracePeriodSeconds = ptr.To(grace + releaseGrace)
 	spec.AutomountServiceAccountToken = ptr.To(true)
 

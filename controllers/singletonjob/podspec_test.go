@@ -135,6 +135,35 @@ func TestPodVariants(t *testing.T) {
 				}
 			},
 		},
+		"no grace": {
+			change: func(job *v1alpha1.SingletonJob) { job.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64) },
+			check: func(t *testing.T, spec corev1.PodSpec, work corev1.Container) {
+				if work.Command[2] != "--stop-grace=1s" || *spec.TerminationGracePeriodSeconds != 6 {
+					t.Errorf("grace %d, command %v", *spec.TerminationGracePeriodSeconds, work.Command)
+				}
+			},
+		},
+		"the least grace": {
+			change: func(job *v1alpha1.SingletonJob) {
+				job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+			},
+			check: func(t *testing.T, spec corev1.PodSpec, work corev1.Container) {
+				if work.Command[2] != "--stop-grace=1s" || *spec.TerminationGracePeriodSeconds != 6 {
+					t.Errorf("grace %d, command %v", *spec.TerminationGracePeriodSeconds, work.Command)
+				}
+			},
+		},
+		"no grace without an agent": {
+			change: func(job *v1alpha1.SingletonJob) {
+				job.Spec.Lease.RenewedBy = v1alpha1.RenewedByKubelet
+				job.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64)
+			},
+			check: func(t *testing.T, spec corev1.PodSpec, _ corev1.Container) {
+				if *spec.TerminationGracePeriodSeconds != 0 {
+					t.Errorf("grace %d", *spec.TerminationGracePeriodSeconds)
+				}
+			},
+		},
 		"default message path": {
 			change: func(job *v1alpha1.SingletonJob) {
 				job.Spec.Template.Spec.Containers[1].TerminationMessagePath = "/dev/termination-log"

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
@@ -18,7 +19,8 @@ type bound struct {
 }
 
 // bounds are no tighter than what the API server accepts in a pod, except for
-// the number of containers, where it knows none.
+// the number of containers and of their volume mounts, and the length of a mount's
+// path, where it knows none.
 var bounds = []bound{
 	{nil, "required", words("spec")},
 	{path("spec", "containers"), "minItems", number(1)},
@@ -26,10 +28,17 @@ var bounds = []bound{
 	{append(path("spec", "containers"), "items", "properties", "name"), "maxLength", number(63)},
 	{append(path("spec", "containers"), "items"), "required", words("image", "name")},
 	{append(path("spec", "containers"), "items", "properties", "image"), "minLength", number(1)},
+	{append(path("spec", "containers"), mounts...), "maxItems", number(128)},
+	{append(append(path("spec", "containers"), mounts...), "items", "properties", "mountPath"), "maxLength", number(2048)},
+	{path("spec", "activeDeadlineSeconds"), "minimum", number(1)},
+	{path("spec", "activeDeadlineSeconds"), "maximum", number(math.MaxInt32)},
 	{append(path("spec", "initContainers"), "items"), "required", words("image", "name")},
 	{append(path("spec", "initContainers"), "items", "properties", "image"), "minLength", number(1)},
 	{path("spec", "restartPolicy"), "enum", words("Always", "OnFailure", "Never")},
 }
+
+// mounts leads from the schema of containers to that of their volumeMounts.
+var mounts = []string{"items", "properties", "volumeMounts"}
 
 // path leads from a schema to the schema of a field below it.
 func path(fields ...string) []string {

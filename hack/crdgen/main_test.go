@@ -28,6 +28,8 @@ const raw = `spec:
                   spec:
                     description: theirs
                     properties:
+                      activeDeadlineSeconds:
+                        type: integer
                       containers:
                         description: theirs
                         items:
@@ -38,6 +40,11 @@ const raw = `spec:
                             name:
                               description: theirs
                               type: string
+                            volumeMounts:
+                              items:
+                                properties:
+                                  mountPath:
+                                    type: string
                         type: array
                       initContainers:
                         items:
@@ -66,6 +73,10 @@ const finished = `spec:
                     type: string
                   spec:
                     properties:
+                      activeDeadlineSeconds:
+                        maximum: 2147483647
+                        minimum: 1
+                        type: integer
                       containers:
                         items:
                           properties:
@@ -75,6 +86,13 @@ const finished = `spec:
                             name:
                               maxLength: 63
                               type: string
+                            volumeMounts:
+                              items:
+                                properties:
+                                  mountPath:
+                                    maxLength: 2048
+                                    type: string
+                              maxItems: 128
                           required:
                           - image
                           - name

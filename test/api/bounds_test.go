@@ -26,7 +26,7 @@ var bounds = map[string]struct {
 	"spec.lease.renewIntervalSeconds": {1, 1800, []edit{{"spec.lease.durationSeconds", int64(3600)}}},
 	"spec.lease.takeUpSeconds":        {1, 86400, nil},
 	"spec.lease.lockDelaySeconds":     {0, 3600, []edit{{"spec.overlapPolicy", "Forbid"}}},
-	"spec.lease.minToken":             {1, lease.MaxToken, nil},
+	"spec.lease.minToken":             {1, lease.MaxToken / 2, nil},
 }
 
 // TestBounds tries each number at its bounds, one beyond, zero, negative, and
@@ -47,7 +47,7 @@ func TestBounds(t *testing.T) {
 		}
 		for _, n := range []int64{b.greatest + 1, math.MaxInt32, math.MaxInt64} {
 			if n > b.greatest {
-				mustRefuse(t, try(n), field, fmt.Sprintf("less than or equal to %d", b.greatest))
+				mustRefuse(t, try(n), field, fmt.Sprint(b.greatest))
 			}
 		}
 		mustRefuse(t, tryCreate(t, append(slices.Clone(b.with), edit{field, fmt.Sprint(b.least)})...), field, "must be of type integer")

@@ -33,6 +33,10 @@ var forgedSteps = slices.Concat(
 		{name: "adds the label", actors: everybody, state: unmanaged, change: label("true"), refused: true},
 		{name: "removes the finalizer", actors: everybody, state: live, change: finalizers(), refused: true},
 		{name: "takes owners away", actors: []actor{user, holder, otherPod, namespaceController}, state: live, change: owner, refused: true},
+		{name: "takes the job away", actors: []actor{user, holder, garbageCollector, controllerManager}, state: ofAJob, change: owners(1), refused: true},
+		{name: "takes all owners away", actors: []actor{user, garbageCollector, controllerManager}, state: ofAJob, change: owners(), refused: true},
+		{name: "takes the job's control away", actors: []actor{user, garbageCollector}, state: ofAJob, refused: true,
+			change: func(_ *testing.T, a attemptOn) { a.OwnerReferences[0].Controller = nil }},
 
 		{name: "confirms", actors: strangers, state: granted, change: confirm, refused: true},
 		{name: "renews", actors: strangers, state: live, change: renew, refused: true},

@@ -63,6 +63,8 @@ var managerSteps = []leaseAttempt{
 	{name: "adopts", actors: []actor{manager, breakGlass}, state: unmanaged, change: label("true")},
 	{name: "gives up", actors: []actor{manager, breakGlass}, state: free, change: label("")},
 	{name: "takes owners away", actors: []actor{garbageCollector, controllerManager, manager}, state: live, change: owner},
+	{name: "takes all owners away", actors: []actor{manager}, state: ofAJob, change: owners()},
+	{name: "takes another owner away", actors: []actor{garbageCollector, controllerManager, manager}, state: ofAJob, change: owners(0)},
 	{name: "deletes in the foreground", actors: []actor{garbageCollector, controllerManager}, state: live,
 		change: finalizers(v1alpha1.FinalizerLease, metav1.FinalizerDeleteDependents)},
 }
@@ -166,6 +168,17 @@ func finalizers(names ...string) func(*testing.T, attemptOn) {
 
 func owner(_ *testing.T, a attemptOn) {
 	a.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "mine", UID: "mine"}}
+}
+
+// owners keeps those of the owners that are named by their places.
+func owners(places ...int) func(*testing.T, attemptOn) {
+	return func(_ *testing.T, a attemptOn) {
+		var kept []metav1.OwnerReference
+		for _, i := range places {
+			kept = append(kept, a.OwnerReferences[i])
+		}
+		a.OwnerReferences = kept
+	}
 }
 
 func hold(name string) func(*testing.T, attemptOn) {

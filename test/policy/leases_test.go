@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"leasehold.dev/api/v1alpha1"
@@ -36,6 +37,7 @@ const (
 	seized     state = "seized by a foreign elector"
 	wiped      state = "wiped by a foreign elector"
 	released   state = "released"
+	ofAJob     state = "live, owned by a job and something else"
 	endAsked   state = "live, end requested"
 	suspended  state = "live, suspended"
 	formerPod  state = "live, held by an earlier pod of the holder's name"
@@ -155,6 +157,11 @@ func (w *world) bring(t *testing.T, to state) (*coordinationv1.Lease, lease.Star
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
 	case competing:
 		l = newCompeting(l.Name, start)
+	case ofAJob:
+		l.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SingletonJob", Name: "some", UID: "some", Controller: ptr.To(true)},
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "theirs", UID: "theirs"},
+		}
 	case formerPod:
 		start.Holder = w.holder.Name + "_0b1a7c1e-9a1c-4f6e-8a39-6d2f6f1f0002"
 	}
@@ -194,7 +201,7 @@ func (w *world) stepsTo(to state, start *lease.Start) []leaseStep {
 		return toLive[:1]
 	case granted:
 		return toLive[:2]
-	case live, liveJob, formerPod:
+	case live, liveJob, formerPod, ofAJob:
 		return toLive
 	case suspended:
 		return append(toLive, func(o lease.Observation) (*coordinationv1.Lease, error) {

@@ -18,7 +18,6 @@ import (
 // manager's tokens at their bounds.
 var morePodSteps = []podAttempt{
 	{name: "deletes a leader", actors: append([]actor{user, holder}, collectors...), state: leader, write: deletePod},
-	{name: "takes owners away", actors: []actor{garbageCollector, controllerManager, user}, state: owned, change: disown},
 	{name: "deletes in the foreground", actors: []actor{garbageCollector, controllerManager}, state: owned, change: podFinalizer(metav1.FinalizerDeleteDependents)},
 	{name: "holds on to its outcome", actors: []actor{manager}, state: gated, change: podFinalizer(v1alpha1.FinalizerOutcome)},
 	{name: "gives an owner of another kind", actors: []actor{user}, state: gated, change: ownedBy("apps/v1")},
@@ -84,8 +83,6 @@ func repairedPods(forged []podAttempt) []podAttempt {
 	}
 	return attempts
 }
-
-func disown(p *corev1.Pod) { p.OwnerReferences = nil }
 
 func podFinalizer(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, name) }

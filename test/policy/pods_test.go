@@ -22,6 +22,7 @@ const (
 	endedKey   = v1alpha1.AnnotationEndedToken
 	versionKey = v1alpha1.AnnotationEndedVersion
 	leaseKey   = v1alpha1.LabelLease
+	jobKey     = v1alpha1.LabelJob
 	readyKey   = v1alpha1.AnnotationWasReady
 	oldToken   = "100"
 
@@ -40,7 +41,7 @@ const (
 	plain podState = "plain"
 	// leader was granted its lease, and an earlier term of it has ended.
 	leader podState = "leader"
-	// owned is a job's, and gated.
+	// owned is a job's, something else's too, and gated.
 	owned podState = "owned"
 )
 
@@ -55,7 +56,8 @@ type podAttempt struct {
 }
 
 func tryPods(t *testing.T, w *world, enforced bool) {
-	for _, attempt := range slices.Concat(podSteps, forgedPodSteps, morePodSteps, forgedMetadata, repairedPods(slices.Concat(forgedPodSteps, forgedMetadata))) {
+	forged := slices.Concat(forgedPodSteps, forgedMetadata, forgedBelonging)
+	for _, attempt := range slices.Concat(podSteps, morePodSteps, belongingSteps, forged, repairedPods(forged)) {
 		for _, a := range attempt.actors {
 			t.Run(fmt.Sprintf("%s: %s", a, attempt.name), func(t *testing.T) {
 				t.Parallel()
@@ -99,6 +101,8 @@ func (w *world) podIn(t *testing.T, s podState) *corev1.Pod {
 		pod.Annotations = map[string]string{tokenKey: oldToken, endedKey: "90", readyKey: oldToken}
 	case owned:
 		ownedByJob(pod)
+		pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "theirs", UID: "theirs"})
+		pod.Labels[jobKey] = "some"
 	}
 	if err := w.client(breakGlass).Create(t.Context(), pod); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,9 @@ type LeaseSpecApplyConfiguration struct {
 	// the pod's readiness and its node's lease are the heartbeat.
 	RenewedBy *apiv1alpha1.RenewedBy `json:"renewedBy,omitempty"`
 	// minToken is the least token of the next grant. Set it above the marks of
-	// your resources after the cluster's etcd was restored or rebuilt.
+	// your resources after the cluster's etcd was restored or rebuilt, and where
+	// a job takes the place of a deleted one that had it. At most 2^61: tokens end
+	// at 2^62, and each grant needs a greater one.
 	MinToken *int64 `json:"minToken,omitempty"`
 }
 
