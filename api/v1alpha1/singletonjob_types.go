@@ -256,7 +256,8 @@ type SingletonJobStatus struct {
 	Failed int32 `json:"failed,omitempty"`
 
 	// restarts are the restarts in place, of pods with active ordinals, that were
-	// looked at: those that were failures are among failed.
+	// looked at and are among failed. Only where the kubelet renews: otherwise each
+	// run is a term, and the terms are counted.
 	// +listType=map
 	// +listMapKey=pod
 	// +kubebuilder:validation:MaxItems=32
@@ -293,6 +294,9 @@ type PodRestarts struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Pod string `json:"pod,omitempty"`
+	// uid is the UID of the pod.
+	// +required
+	UID types.UID `json:"uid,omitempty"` //nolint:kubeapilinter // bounds do not apply to types.UID
 	// count is how many restarts there were.
 	// +kubebuilder:validation:Minimum=1
 	// +required

@@ -53,7 +53,7 @@ func (r *refusals) add(w plan.PodWrite, text string, now time.Time) (wait time.D
 		r.all = map[plan.PodWrite]refused{}
 	}
 	r.all[w] = refused{text, wait, now.Add(wait)}
-	return wait, last.text != text
+	return wait, !refusal.Same(last.text, text)
 }
 
 func (r *refusals) drop(writes ...plan.PodWrite) {

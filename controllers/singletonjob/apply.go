@@ -16,6 +16,7 @@ import (
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/controllers/singletonjob/plan"
+	"leasehold.dev/internal/refusal"
 	"leasehold.dev/leaderelect/lease"
 )
 
@@ -36,11 +37,23 @@ func (r *Reconciler) apply(ctx context.Context, o *plan.Observed, p plan.Plan) e
 		return err
 	}
 	for _, action := range p.Actions {
-		if err := a.do(ctx, action); err != nil {
+		if err := a.try(ctx, action); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// try does an action, unless the API server refused it a moment ago: whatever
+// wakes the controller meanwhile, such as the status that tells of it.
+func (a *applier) try(ctx context.Context, action plan.Action) error {
+	key, what := client.ObjectKeyFromObject(a.job), plan.Describe(a.job, action)
+	if left := a.held.left(key, what, a.Clock.Now()); left > 0 {
+		return heldError(left)
+	}
+	err := a.do(ctx, action)
+	a.held.note(key, what, refusal.Is(err), a.Clock.Now())
+	return err
 }
 
 func (a *applier) do(ctx context.Context, action plan.Action) error {

@@ -5,6 +5,7 @@ package singletonjob
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -125,16 +126,19 @@ func TestRefusedPodIsTold(t *testing.T) {
 		job.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{mount}
 	})
 	r := w.reconciler(api)
-	tries := 0
-	for range 12 {
-		if _, err := w.reconcileWith(r); apierrors.IsInvalid(err) {
-			tries++
-		} else {
-			w.must(err)
+	var waits []time.Duration
+	for range 60 {
+		result, err := w.reconcileWith(r)
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsInvalid(err) {
+			t.Fatal(err)
+		}
+		if result.RequeueAfter >= leastHeld {
+			waits = append(waits, result.RequeueAfter)
+			w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
 		}
 	}
-	if tries < 2 {
-		t.Errorf("tried %d times", tries)
+	if got := fmt.Sprint(waits[:6]); got != "[1s 2s 4s 8s 15s 15s]" {
+		t.Errorf("waits are %s", got)
 	}
 	w.wantCondition(v1alpha1.ConditionBlocked, "True/WriteRefused")
 	message := meta.FindStatusCondition(w.job().Status.Conditions, v1alpha1.ConditionBlocked).Message
@@ -146,6 +150,7 @@ func TestRefusedPodIsTold(t *testing.T) {
 	if got := w.told(); !slices.Equal(got, []string{"WriteRefused"}) {
 		t.Errorf("events are %v", got)
 	}
+	// Correcting the spec is not waited with.
 	w.edit(func(job *v1alpha1.SingletonJob) { job.Spec.Template.Spec.Containers[0].VolumeMounts = nil })
 	for range 4 {
 		_, err := w.reconcileWith(r)
@@ -156,6 +161,58 @@ func TestRefusedPodIsTold(t *testing.T) {
 	if got := w.told(); !slices.Equal(got, []string{"Unblocked"}) {
 		t.Errorf("events are %v", got)
 	}
+}
+
+// An answer that is never the same, as with a request's number in it, is as good
+// as one that is: nothing is written while the refused write is held back.
+func TestRefusalThatVaries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(nil)
+	tries := 0
+	w.crash = func(write string, after bool) error {
+		if strings.HasPrefix(write, "create Pod/") && !after {
+			tries++
+			return apierrors.NewForbidden(corev1.Resource("pods"), "work-0", fmt.Errorf("request %c refused", 'a'+tries%26))
+		}
+		return nil
+	}
+	r := w.reconciler(api)
+	for range 100 {
+		if _, err := w.reconcileWith(r); err != nil && !apierrors.IsForbidden(err) {
+			t.Fatal(err)
+		}
+	}
+	status := 0
+	for _, write := range w.writes {
+		if strings.HasPrefix(write, "update status ") {
+			status++
+		}
+	}
+	if tries != 1 || status > 5 {
+		t.Errorf("%d tries and %d status writes in 100 looks", tries, status)
+	}
+	w.wantCondition(v1alpha1.ConditionBlocked, "True/WriteRefused")
+}
+
+// Even the very first write of a job may be refused.
+func TestRefusedFinalizerIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(nil)
+	w.crash = func(write string, after bool) error {
+		if strings.HasPrefix(write, "patch SingletonJob/") && !after {
+			return apierrors.NewForbidden(corev1.Resource("singletonjobs"), w.name, errors.New("house rules"))
+		}
+		return nil
+	}
+	r := w.reconciler(api)
+	for range 4 {
+		if _, err := w.reconcileWith(r); err != nil && !apierrors.IsForbidden(err) {
+			t.Fatal(err)
+		}
+	}
+	w.wantCondition(v1alpha1.ConditionBlocked, "True/WriteRefused")
 }
 
 // A status that may not be written can be told of by an event only.
@@ -180,35 +237,5 @@ func TestRefusedStatusIsTold(t *testing.T) {
 	}
 	if got := w.told(); !slices.Equal(got, []string{"WriteRefused"}) {
 		t.Errorf("events are %v", got)
-	}
-}
-
-func TestOrphansAreReleased(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(nil)
-	w.settle()
-	w.hold("work-0")
-	job := w.job()
-	job.Finalizers = nil
-	w.must(api.Update(t.Context(), job))
-	w.must(api.Delete(t.Context(), job))
-	for _, object := range []client.Object{w.pod("work-0"), w.lease(), &rbacv1.Role{}, &rbacv1.RoleBinding{}} {
-		if object.GetName() == "" {
-			w.must(api.Get(t.Context(), w.key("leasehold-work"), object))
-		}
-		w.must(api.Delete(t.Context(), object, client.GracePeriodSeconds(0)))
-	}
-	w.settle()
-	w.wantPods("-work-0")
-	w.create(nil)
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "True/LeaseConflict")
-	w.lapse()
-	w.settle()
-	w.wantCondition(v1alpha1.ConditionBlocked, "False/NotBlocked")
-	w.wantPods("work-0")
-	if !metav1.IsControlledBy(w.pod("work-0"), w.job()) || !metav1.IsControlledBy(w.lease(), w.job()) {
-		t.Error("pod or lease is still the earlier job's")
 	}
 }

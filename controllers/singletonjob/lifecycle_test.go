@@ -210,7 +210,7 @@ func TestNeverFails(t *testing.T) {
 	}
 }
 
-func TestOnFailureCountsRestarts(t *testing.T) {
+func TestOnFailureCountsTerms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create(func(job *v1alpha1.SingletonJob) {
@@ -219,15 +219,19 @@ func TestOnFailureCountsRestarts(t *testing.T) {
 	})
 	w.settle()
 	w.hold("work-0")
+	w.release(v1alpha1.OutcomeFailed)
+	w.settle()
 	w.restart("work-0", 1)
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionFailed, "False/NotFinished")
-	w.restart("work-0", 2)
+	w.wantPods("work-0")
+	w.hold("work-0")
+	w.release(v1alpha1.OutcomeFailed)
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionFailed, "True/BackoffLimitExceeded")
-	w.wantPods("-work-0")
-	w.release(v1alpha1.OutcomeStopped)
-	w.settle()
+	if got := w.job().Status.Failed; got != 2 {
+		t.Errorf("failed %d times", got)
+	}
 	w.reap("work-0")
 	w.settle()
 	w.wantPods()

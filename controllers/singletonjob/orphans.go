@@ -14,15 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
 )
 
 // releaseOrphans lets go of what is left of earlier jobs of this name. There is
-// something only if somebody took the job's finalizer away by force; the
-// garbage collector then deletes pods and Lease, and nobody else would remove
-// our finalizers. An open term is still waited for.
+// something only if somebody took the job's finalizer away by force, after which
+// the garbage collector deletes pods and Lease; or took an object away from its
+// job, as --cascade=orphan does. Nobody else would remove our finalizers. An
+// open term is still waited for.
 func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedName) error {
 	var pods corev1.PodList
 	var leases coordinationv1.LeaseList
@@ -48,16 +50,15 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedNam
 // releaseOrphan removes a finalizer of ours from an object that is being
 // deleted, whose job is gone by a live read, and whose term is over.
 func (r *Reconciler) releaseOrphan(ctx context.Context, key types.NamespacedName, object client.Object, leaseName, finalizer string) error {
-	owner := metav1.GetControllerOf(object)
-	if object.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(object, finalizer) ||
-		owner == nil || owner.Kind != kind || owner.APIVersion != v1alpha1.GroupVersion.String() || owner.Name != key.Name {
+	owner, ours := orphanOf(object)
+	if object.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(object, finalizer) || !ours || owner.Name != key.Name {
 		return nil
 	}
 	job := &v1alpha1.SingletonJob{}
 	if err := r.APIReader.Get(ctx, key, job); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read job: %w", err)
 	}
-	if job.UID == owner.UID {
+	if owner.UID != "" && job.UID == owner.UID {
 		return nil
 	}
 	l := &coordinationv1.Lease{}
@@ -68,6 +69,27 @@ func (r *Reconciler) releaseOrphan(ctx context.Context, key types.NamespacedName
 		return nil
 	}
 	return gone(r.dropFinalizer(ctx, object, l, finalizer), "release orphan "+object.GetName())
+}
+
+// orphanOf returns the job, perhaps of the past, to which an object of ours
+// belongs. One that was taken away from its job has its label still, and no UID.
+func orphanOf(object client.Object) (metav1.OwnerReference, bool) {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		name := object.GetLabels()[v1alpha1.LabelJob]
+		return metav1.OwnerReference{Name: name}, name != ""
+	}
+	return *owner, owner.Kind == kind && owner.APIVersion == v1alpha1.GroupVersion.String()
+}
+
+// wakeTaken is for objects that were taken away from their job: no owner is woken
+// by them.
+func wakeTaken(_ context.Context, object client.Object) []reconcile.Request {
+	job := object.GetLabels()[v1alpha1.LabelJob]
+	if job == "" || metav1.GetControllerOf(object) != nil || object.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: job}}}
 }
 
 // concerns reports whether an open term on the Lease is the object's.

@@ -57,6 +57,7 @@ type Reconciler struct {
 	LeaseRefusals *refusal.Board
 
 	refusals refusal.Board
+	held     held
 }
 
 // errLost says that another writer was faster, or that the view was stale.
@@ -71,17 +72,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if observed == nil {
 		r.refusals.Forget(req.NamespacedName)
+		r.held.forget(req.NamespacedName)
 	}
+	var orphans error
 	if observed == nil || plan.Obstructed(*observed) {
-		if err := r.releaseOrphans(ctx, req.NamespacedName); err != nil || observed == nil {
-			return again(ctrl.Result{}, err)
+		orphans = r.releaseOrphans(ctx, req.NamespacedName)
+		if observed == nil || (orphans != nil && !refusal.Is(orphans)) {
+			return again(ctrl.Result{}, orphans)
 		}
 	}
 	p := plan.Decide(*observed)
 	for _, note := range p.Notes {
 		log.FromContext(ctx).V(4).Info("Planned", "why", note)
 	}
-	err = r.apply(ctx, observed, p)
+	if err = r.apply(ctx, observed, p); err == nil {
+		err = orphans
+	}
 	if r.refusals.Note(observed.Job, err) && err == nil {
 		return ctrl.Result{RequeueAfter: retryLost}, nil // The condition still says it.
 	}
@@ -90,7 +96,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // again turns a lost race into another look.
 func again(result ctrl.Result, err error) (ctrl.Result, error) {
+	var left heldError
 	switch {
+	case errors.As(err, &left):
+		return ctrl.Result{RequeueAfter: time.Duration(left)}, nil
 	case errors.Is(err, errLost), apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: retryLost}, nil
 	case err != nil:

@@ -48,7 +48,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&coordinationv1.Lease{}, builder.WithPredicates(actedOn)).
 		Owns(&corev1.Pod{}).
 		Owns(&rbacv1.Role{}).
-		Owns(&rbacv1.RoleBinding{})
+		Owns(&rbacv1.RoleBinding{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wakeTaken)).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(wakeTaken))
 	if r.LeaseRefusals != nil { // Nothing that a watch could show has changed.
 		owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.SingletonJob{}, handler.OnlyControllerOwner())
 		b = b.WatchesRawSource(source.Channel(r.LeaseRefusals.Changes(), owner))

@@ -4,6 +4,7 @@
 package refusal
 
 import (
+	"regexp"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -45,11 +46,19 @@ func (b *Board) Note(object client.Object, err error) (changed bool) {
 	return false
 }
 
+// Same reports whether two texts say the same but for numbers: of a connection, of
+// what is used of a quota, of a time.
+func Same(a, b string) bool {
+	return numbers.ReplaceAllString(a, "0") == numbers.ReplaceAllString(b, "0")
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
 func (b *Board) set(object client.Object, text string) bool {
 	key := client.ObjectKeyFromObject(object)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.all[key] == text {
+	if Same(b.all[key], text) {
 		return false
 	}
 	if b.all == nil {

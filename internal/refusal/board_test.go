@@ -38,6 +38,8 @@ func TestBoard(t *testing.T) {
 		{errors.New("connection refused"), false, forbidden("a").Error()},
 		{apierrors.NewConflict(coordinationv1.Resource("leases"), "x", errors.New("older")), false, forbidden("a").Error()},
 		{forbidden("b"), true, forbidden("b").Error()},
+		{forbidden("read tcp 10.0.0.1:41234"), true, forbidden("read tcp 10.0.0.1:41234").Error()},
+		{forbidden("read tcp 10.0.0.1:41236"), false, forbidden("read tcp 10.0.0.1:41234").Error()},
 		{nil, true, ""},
 	} {
 		if got := b.Note(l, step.err); got != step.changed {

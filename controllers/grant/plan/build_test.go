@@ -96,6 +96,12 @@ func ownedBy(apiVersion, uid string) podEdit {
 	}
 }
 
+// ownedLease is one that a SingletonJob controls.
+func ownedLease(l *coordinationv1.Lease) {
+	yes := true
+	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Owner", UID: owner1, Controller: &yes}}
+}
+
 var ours = ownedBy(v1alpha1.GroupVersion.String(), owner1)
 
 func annotated(key, value string) podEdit {

@@ -6,8 +6,10 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/leaderelect/lease"
@@ -19,7 +21,7 @@ import (
 func (d decider) next(except *corev1.Pod) *corev1.Pod {
 	var best *corev1.Pod
 	for _, pod := range d.Pods {
-		if (except == nil || pod.UID != except.UID) && Eligible(pod, d.r.Config) && !d.leftover(pod) && !d.finishing(pod) &&
+		if (except == nil || pod.UID != except.UID) && Eligible(pod, d.r.Config) && !d.impostor(pod) && !d.leftover(pod) && !d.finishing(pod) &&
 			(best == nil || d.before(pod, best) < 0) {
 			best = pod
 		}
@@ -65,6 +67,22 @@ func coldness(pod *corev1.Pod) int {
 func (d decider) finishing(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && holderOf(pod) == d.r.GrantHolder && !d.r.Open() &&
 		(d.r.Outcome == v1alpha1.OutcomeFailed || d.r.Outcome == v1alpha1.OutcomeSucceeded)
+}
+
+// impostor reports whether the pod calls the Lease's owner by another kind. Who
+// may make pods of a SingletonJob is known by the kind (see the policies), while
+// any UID can be written into a reference; garbage collection takes a while to
+// find out.
+func (d decider) impostor(pod *corev1.Pod) bool {
+	mine, its := metav1.GetControllerOf(pod), metav1.GetControllerOf(d.Lease)
+	return mine != nil && its != nil && mine.UID == its.UID &&
+		(mine.Kind != its.Kind || group(mine.APIVersion) != group(its.APIVersion))
+}
+
+// group leaves out the version, which an upgrade may change.
+func group(apiVersion string) string {
+	name, _, _ := strings.Cut(apiVersion, "/")
+	return name
 }
 
 // Eligible reports whether the pod may be granted the lease now.

@@ -102,10 +102,24 @@ func (p *planner) nextPod() string {
 	}
 	for _, each := range p.pods {
 		if p.active(each.ordinal) && each.alive() {
-			return "pod " + each.Name + " is next"
+			return "pod " + each.Name + " is next" + notYet(each.Pod)
 		}
 	}
 	return "the next pod is about to be made"
+}
+
+// notYet says what keeps a pod from being granted the lease at once, or from
+// starting then.
+func notYet(pod *corev1.Pod) string {
+	for _, g := range pod.Spec.SchedulingGates {
+		if g.Name != v1alpha1.SchedulingGate {
+			return fmt.Sprintf(", once whoever set its scheduling gate %s has removed that", g.Name)
+		}
+	}
+	if waits := podWaitsFor(pod); waits != notStarted {
+		return ", " + waits
+	}
+	return ""
 }
 
 func (p *planner) grantPod() string {
@@ -139,8 +153,11 @@ func podWaitsFor(pod *corev1.Pod) string {
 			}
 		}
 	}
-	return "whose work has not started yet"
+	return notStarted
 }
+
+// notStarted is what is said of a pod of which nothing else is known.
+const notStarted = "whose work has not started yet"
 
 func containerWaitsFor(s corev1.ContainerStatus) string {
 	w := s.State.Waiting
@@ -168,20 +185,28 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 
 // blocked says what outside of Leasehold must happen before anything goes on.
 func (p *planner) blocked() finding {
-	switch {
-	case p.standing == foreign && !p.deleting() && !p.finished():
-		return finding{true, v1alpha1.BlockedLeaseConflict, p.conflict()}
-	case p.Refused != "":
-		return finding{true, v1alpha1.BlockedWriteRefused, "the API server refuses a write that the job needs. Correct the job's template if it is at fault, " +
-			"or let the quota, policy, webhook or role that refuses admit it; it is tried again. Refused: " + p.Refused}
-	case p.finished() && !p.deleting():
-		return finding{false, ReasonNotBlocked, ""}
+	f := finding{false, ReasonNotBlocked, ""}
+	if !p.finished() || p.deleting() {
+		f = p.blockedBy()
 	}
-	return p.blockedBy()
+	switch {
+	case p.Refused == "":
+		return f
+	case f.is: // Which may be why there is a pod too many for a quota.
+		return finding{true, f.reason, text.Cut(f.message, maxMessage-250) + ". Besides, " + p.refused()}
+	}
+	return finding{true, v1alpha1.BlockedWriteRefused, p.refused()}
+}
+
+func (p *planner) refused() string {
+	return "the API server refuses a write that the job needs. Correct the job's template if it is at fault, " +
+		"or let the quota, policy, webhook or role that refuses admit it; it is tried again. Refused: " + p.Refused
 }
 
 func (p *planner) blockedBy() finding {
 	switch {
+	case p.standing == foreign && !p.deleting():
+		return finding{true, v1alpha1.BlockedLeaseConflict, p.conflict()}
 	case p.standing == invalid:
 		return finding{true, v1alpha1.BlockedInvalidLease, fmt.Sprintf("lease %s cannot be understood: %v", p.Lease.Name, p.parseErr)}
 	case p.misfit != nil && !p.deleting():
@@ -212,6 +237,9 @@ func (p *planner) conflict() string {
 	owner := "nobody"
 	if c := metav1.GetControllerOf(l); c != nil {
 		owner = fmt.Sprintf("%s %s (uid %s)", c.Kind, c.Name, c.UID)
+	}
+	if owner == "nobody" {
+		return fmt.Sprintf("lease %s belongs to nobody any more: make sure that none of its pods runs, and delete it, or make a SingletonJob with another spec.lease.name", l.Name)
 	}
 	return fmt.Sprintf("lease %s belongs to %s: wait until it is gone, or make a SingletonJob with another spec.lease.name", l.Name, owner)
 }

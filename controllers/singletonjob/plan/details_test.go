@@ -125,48 +125,6 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-func TestFailedRuns(t *testing.T) {
-	t.Parallel()
-	disrupts := func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
-	}
-	held := func(p corev1.RestartPolicy) *scene {
-		return newScene(policy(p), active(0)).withLease().withPod(0).granted(0).confirmed()
-	}
-	for name, tc := range map[string]struct {
-		scene *scene
-		want  int32
-	}{
-		"it said so":                                {held(never).released(v1alpha1.OutcomeFailed).pod(0, ends(1)), 1},
-		"it said so, and is gone":                   {held(never).released(v1alpha1.OutcomeFailed).pod(0, goes), 1},
-		"it was stopped":                            {held(never).released(v1alpha1.OutcomeStopped).pod(0, ends(1)), 0},
-		"it lost its lease":                         {held(never).lapsed().pod(0, ends(1)), 0},
-		"it never began":                            {newScene(policy(never), active(0)).withLease().withPod(0, ends(1)), 1},
-		"it never began: deleted":                   {newScene(policy(never), active(0)).withLease().withPod(0, ends(1), goes), 0},
-		"it was disrupted":                          {newScene(policy(never), active(0)).withLease().withPod(0, ends(1), disrupts), 0},
-		"it was deleted":                            {newScene(policy(never), active(0)).withLease().withPod(0, goes), 0},
-		"it restarted":                              {held(onFailure).released(v1alpha1.OutcomeStopped).pod(0, runs, restarted(3), goes), 3},
-		"it waited, and restarted":                  {newScene(policy(onFailure), active(0)).withLease().withPod(0, runs, restarted(3), goes), 0},
-		"it restarted after a lost lease":           {held(onFailure).pod(0, runs, restarted(1), endedBefore(75)), 0},
-		"it restarted, as the API was out of reach": {held(onFailure).pod(0, runs, restarted(1), endedBefore(69)), 0},
-		"the control: it restarted after a failure": {held(onFailure).pod(0, runs, restarted(1), endedBefore(70)), 1},
-		"of several restarts the latest is excused": {held(onFailure).pod(0, runs, restarted(3), endedBefore(75)), 2},
-		"its own status is 75, and it said so":      {held(onFailure).released(v1alpha1.OutcomeFailed).pod(0, runs, restarted(1), endedBefore(75)), 1},
-		"nobody's agent ends with 75": {newScene(policy(onFailure), active(0), kubelet).withLease().withPod(0).granted(0).
-			pod(0, runs, restarted(1), endedBefore(75)), 1},
-		"it restarted after it said so, and goes": {held(onFailure).released(v1alpha1.OutcomeFailed).pod(0, runs, restarted(1), goes), 1},
-		"it was about to, and goes":               {held(onFailure).released(v1alpha1.OutcomeFailed).pod(0, ends(1), restarted(1), goes), 2},
-		"it lost its lease, and is dead":          {held(never).died().pod(0, ends(75)), 0},
-		"the control: it is dead":                 {held(never).died().pod(0, ends(1)), 1},
-		"it was withdrawn, since it failed": {newScene(policy(never), active(0)).withLease().withPod(0).granted(0).
-			step(func(o lease.Observation) (*coordinationv1.Lease, error) { return o.Withdraw() }).pod(0, ends(1), goes), 1},
-	} {
-		got := Decide(tc.scene.Observed).Status
-		wantEqual(t, name, got.Failed, tc.want)
-		wantEqual(t, name+": time", got.LastFailureTime.IsZero(), tc.want == 0)
-	}
-}
-
 func TestHeldMessage(t *testing.T) {
 	t.Parallel()
 	waiting := func(reason, message string) func(*corev1.Pod) {
@@ -337,24 +295,6 @@ func TestObstructed(t *testing.T) {
 	wantEqual(t, "foreign", Obstructed(s.Observed), true)
 }
 
-// A restart is counted by the status write that says so, and by none after it.
-func TestRestartsAreCountedOnce(t *testing.T) {
-	t.Parallel()
-	s := newScene(policy(onFailure), active(0)).withLease().withPod(0).granted(0).confirmed()
-	for _, step := range []struct {
-		restarts, code, want int32
-	}{{0, 0, 0}, {1, 1, 1}, {1, 1, 1}, {2, 75, 1}, {2, 75, 1}, {1, 1, 1}, {3, 1, 2}, {6, 69, 4}} {
-		s.pod(0, runs, restarted(step.restarts), endedBefore(step.code)).seen()
-		if got := s.Job.Status.Failed; got != step.want {
-			t.Errorf("after %+v it has failed %d times", step, got)
-		}
-	}
-	wantEqual(t, "restarts", len(s.Job.Status.Restarts), 1)
-	s.released(v1alpha1.OutcomeStopped).pod(0, goes).seen()
-	wantEqual(t, "after the end", s.Job.Status.Failed, 4)
-	wantEqual(t, "restarts after the end", len(s.Job.Status.Restarts), 0)
-}
-
 // What is configured where the job does not fit is what the Lease can be read
 // with. The control: what the job says would make it one that cannot be.
 func TestAnUnfitSpecIsNotWritten(t *testing.T) {
@@ -375,4 +315,55 @@ func TestAnUnfitSpecIsNotWritten(t *testing.T) {
 	if _, err := lease.Parse(written); err == nil {
 		t.Error("the control is none: the Lease could be read")
 	}
+}
+
+// What else holds the lease up comes first, since it may be the reason of a
+// refusal; and nothing is lost of it.
+func TestARefusalHidesNothing(t *testing.T) {
+	t.Parallel()
+	s := held(never).pod(0, runs, goes).edit(func(l *coordinationv1.Lease) {
+		l.Annotations[v1alpha1.AnnotationBlocked] = "HolderUnreachable: ways out"
+	}).refused("create pod j-1: exceeded quota")
+	got := Decide(s.Observed).Status
+	wantEqual(t, "Blocked", conditionOf(got, v1alpha1.ConditionBlocked), "True/HolderUnreachable")
+	for _, word := range []string{"ways out. Besides", "create pod j-1: exceeded quota"} {
+		if got := messageOf(got, v1alpha1.ConditionBlocked); !strings.Contains(got, word) {
+			t.Errorf("no %q in %q", word, got)
+		}
+	}
+	s.Lease.Labels = nil
+	wantEqual(t, "a foreign Lease", conditionOf(Decide(s.Observed).Status, v1alpha1.ConditionBlocked), "True/LeaseConflict")
+	s.Job.Finalizers = nil
+	wantEqual(t, "the first write", conditionOf(Decide(s.Observed).Status, v1alpha1.ConditionBlocked), "True/LeaseConflict")
+	s.Lease = nil
+	wantEqual(t, "no Lease", conditionOf(Decide(s.Observed).Status, v1alpha1.ConditionBlocked), "True/WriteRefused")
+}
+
+// Where nothing is granted, since no pod can be granted anything, Held says why.
+func TestWhyThePodIsNotGranted(t *testing.T) {
+	t.Parallel()
+	warm := func() *scene { return newScene(standbys(1), active(0, 1)).withLease().withPod(0).withPod(1) }
+	for name, tc := range map[string]struct {
+		scene *scene
+		want  string
+	}{
+		"no image": {warm().pod(0, runs, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].Image = "nope"
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+		}), "pod j-0 is next, whose container app cannot get its image nope"},
+		"no node": {warm().pod(0, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
+		}), "pod j-0 is next, which is unschedulable: 0/3 nodes"},
+		"another's gate": {newScene(active(0)).withLease().withPod(0, func(p *corev1.Pod) {
+			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: "example.com/slow"})
+		}), "once whoever set its scheduling gate example.com/slow has removed that"},
+		"nothing": {newScene(active(0)).withLease().withPod(0), "; pod j-0 is next"},
+	} {
+		got := messageOf(Decide(tc.scene.Observed).Status, v1alpha1.ConditionHeld)
+		if !strings.HasSuffix(got, tc.want) {
+			t.Errorf("%s: no %q in %q", name, tc.want, got)
+		}
+	}
+	s := newScene(func(job *v1alpha1.SingletonJob) { job.Namespace = corev1.NamespaceNodeLease })
+	wantEqual(t, "the nodes' namespace", conditionOf(Decide(s.Observed).Status, v1alpha1.ConditionBlocked), "True/InvalidSpec")
 }

@@ -13,9 +13,10 @@ import (
 	"leasehold.dev/api/v1alpha1"
 )
 
-// Failed runs are counted once: with the write that drops the pod's ordinal, or
-// that says how many restarts in place were looked at. That the work was stopped
-// since its lease was lost is no failure of the work.
+// A failed run is counted once: with the write that puts its term on record, that
+// says how many restarts in place were looked at, or that drops the ordinal of
+// its pod. That the work was stopped since its lease was lost is no failure of
+// the work.
 
 func (p *planner) countFailures(n int32) {
 	if n > 0 {
@@ -24,38 +25,72 @@ func (p *planner) countFailures(n int32) {
 	}
 }
 
+// countTerm counts a term that is put on record now, if its run has failed and
+// the pod may go on. That of a pod which has ended is counted with its ordinal,
+// when the pod's status is sure to be known.
+func (p *planner) countTerm(t v1alpha1.TermStatus) {
+	if !runsToCompletion(p.Job) {
+		return
+	}
+	switch v1alpha1.Outcome(t.Reason) {
+	case v1alpha1.OutcomeFailed:
+		p.countFailures(1)
+	case v1alpha1.OutcomeDied, v1alpha1.OutcomeRestarted:
+		if each := p.podOf(t.UID); each != nil && p.crashed(*each) {
+			p.countFailures(1)
+		}
+	}
+}
+
+// crashed reports whether the work's container, which the kubelet starts again,
+// ended without its agent having said how. While the kubelet's report is yet to
+// come it has not.
+func (p *planner) crashed(each pod) bool {
+	end := lastEnd(p.Job, each.Pod)
+	return restartsInPlace(each.Pod) && p.reportsTerms() && !each.deleting() && !disrupted(each.Pod) &&
+		end != nil && end.ExitCode != 0 && !p.excused(end)
+}
+
+// reportsTerms reports whether every run is a term of its own. Where the kubelet
+// stands for the holder, one term goes on over its restarts.
+func (p *planner) reportsTerms() bool { return RenewedBy(p.Job) != v1alpha1.RenewedByKubelet }
+
+// restartsInPlace: the pod's own policy counts, which stays when the job's is
+// changed.
+func restartsInPlace(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+}
+
 // countRestarts counts the failures that the kubelet answered by starting the
-// work again. A pod that only ever waited has not failed.
+// work again, where nothing else tells of them.
 func (p *planner) countRestarts() {
-	if RestartPolicy(p.Job) != corev1.RestartPolicyOnFailure {
+	if p.reportsTerms() {
 		return
 	}
 	for _, each := range p.pods {
-		if !p.active(each.ordinal) {
-			continue
-		}
-		fresh := p.takeIn(each.Name, restartsOf(each.Pod))
-		if fresh > 0 && p.excused(each, lastEnd(p.Job, each.Pod)) {
-			fresh-- // The latest; of those before it, nothing is known.
-		}
-		if each.token > 0 {
-			p.countFailures(fresh)
+		if p.active(each.ordinal) && restartsInPlace(each.Pod) && each.token > 0 {
+			p.countFailures(p.takeIn(each.Pod, restartsOf(each.Pod)))
 		}
 	}
 }
 
 // takeIn records that so many restarts of the pod were looked at, and returns
 // how many of them are new. A stale view has fewer, and none is new.
-func (p *planner) takeIn(pod string, count int32) int32 {
-	i := slices.IndexFunc(p.status.Restarts, func(r v1alpha1.PodRestarts) bool { return r.Pod == pod })
-	if i < 0 {
-		if count > 0 {
-			p.status.Restarts = append(p.status.Restarts, v1alpha1.PodRestarts{Pod: pod, Count: count})
-		}
-		return count
+func (p *planner) takeIn(pod *corev1.Pod, count int32) int32 {
+	if count == 0 {
+		return 0
 	}
-	fresh := max(count-p.status.Restarts[i].Count, 0)
-	p.status.Restarts[i].Count += fresh
+	i := slices.IndexFunc(p.status.Restarts, func(r v1alpha1.PodRestarts) bool { return r.Pod == pod.Name })
+	if i < 0 {
+		i = len(p.status.Restarts)
+		p.status.Restarts = append(p.status.Restarts, v1alpha1.PodRestarts{Pod: pod.Name})
+	}
+	seen := &p.status.Restarts[i]
+	if seen.UID != pod.UID {
+		*seen = v1alpha1.PodRestarts{Pod: pod.Name, UID: pod.UID}
+	}
+	fresh := max(count-seen.Count, 0)
+	seen.Count += fresh
 	return fresh
 }
 
@@ -75,21 +110,26 @@ func restartsOf(pod *corev1.Pod) (n int32) {
 	return n
 }
 
-// runFailed reports whether the pod's end was its work's failure: not somebody's
-// wish, nor the loss of its lease, nor a disruption.
+// runFailed reports whether the pod's end was its work's failure that no term has
+// told of: not somebody's wish, nor the loss of its lease, nor a disruption.
 func (p *planner) runFailed(each pod) bool {
 	outcome := p.recordedOutcome(each)
-	if outcome == v1alpha1.OutcomeFailed {
-		return !restartedSince(p.Job, each.Pod)
+	if disrupted(each.Pod) {
+		return false
 	}
-	if each.Status.Phase != corev1.PodFailed || disrupted(each.Pod) || p.excused(each, lastEnd(p.Job, each.Pod)) {
+	if outcome == v1alpha1.OutcomeWithdrawn && restartsInPlace(each.Pod) {
+		return restartsOf(each.Pod) > 0 // Its work could not even begin.
+	}
+	if each.Status.Phase != corev1.PodFailed || p.excused(lastEnd(p.Job, each.Pod)) {
 		return false
 	}
 	switch outcome {
 	case v1alpha1.OutcomeWithdrawn:
 		return true // It ended before its work began; its deletion is the answer.
-	case "", v1alpha1.OutcomeDied, v1alpha1.OutcomeUnknown:
-		return !each.deleting() || rejected(each.Pod)
+	case v1alpha1.OutcomeDied, v1alpha1.OutcomeUnknown:
+		return rejected(each.Pod) || (!each.deleting() && !restartsInPlace(each.Pod))
+	case "":
+		return rejected(each.Pod) || !each.deleting()
 	}
 	return false
 }
@@ -98,10 +138,9 @@ func (p *planner) runFailed(each pod) bool {
 // failure: its agent says that the term was lost, or the API server out of
 // reach. Work that itself ends with such a status has failed, and its agent has
 // said so on the Lease.
-func (p *planner) excused(each pod, end *corev1.ContainerStateTerminated) bool {
+func (p *planner) excused(end *corev1.ContainerStateTerminated) bool {
 	return RenewedBy(p.Job) == v1alpha1.RenewedByAgent && end != nil &&
-		(end.ExitCode == v1alpha1.AgentExitLost || end.ExitCode == v1alpha1.AgentExitNoAPI) &&
-		p.recordedOutcome(each) != v1alpha1.OutcomeFailed
+		(end.ExitCode == v1alpha1.AgentExitLost || end.ExitCode == v1alpha1.AgentExitNoAPI)
 }
 
 // lastEnd is the latest end of the work's container; nil: none was reported.
@@ -114,13 +153,6 @@ func lastEnd(job *v1alpha1.SingletonJob, pod *corev1.Pod) *corev1.ContainerState
 		return s.State.Terminated
 	}
 	return s.LastTerminationState.Terminated
-}
-
-// restartedSince reports whether the work's latest end was followed by a start,
-// so that it is among the restarts.
-func restartedSince(job *v1alpha1.SingletonJob, pod *corev1.Pod) bool {
-	s := workStatus(job, pod)
-	return s != nil && s.State.Running != nil && s.RestartCount > 0
 }
 
 func workStatus(job *v1alpha1.SingletonJob, pod *corev1.Pod) *corev1.ContainerStatus {

@@ -4,9 +4,11 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,10 +45,11 @@ func Decide(o Observed) Plan {
 // bare is for a job without our finalizer: it gets one before anything is made
 // for it, or is let go without.
 func (p *planner) bare() Plan {
-	p.plan.Status = p.status
 	if !p.deleting() {
+		p.tellRefused()
 		p.act("a job is deleted in order", AddJobFinalizer{})
 	}
+	p.plan.Status = p.status
 	return p.plan
 }
 
@@ -63,10 +66,7 @@ func (p *planner) verdictIsNew() bool {
 func (p *planner) closeFirst() Plan {
 	p.plan = Plan{}
 	p.status = *p.Job.Status.DeepCopy()
-	if p.Refused != "" { // Else nothing would say why the verdict stays away.
-		p.set(v1alpha1.ConditionBlocked, p.blocked())
-		p.tellBlocked()
-	}
+	p.tellRefused()
 	p.updateLease()
 	for i, a := range p.plan.Actions {
 		if u, ok := a.(UpdateLease); ok {
@@ -76,6 +76,15 @@ func (p *planner) closeFirst() Plan {
 	}
 	p.plan.Status = p.status
 	return p.plan
+}
+
+// tellRefused is for plans that describe nothing else: nothing would say why they
+// are not carried out.
+func (p *planner) tellRefused() {
+	if p.Refused != "" {
+		p.set(v1alpha1.ConditionBlocked, p.blocked())
+		p.tellBlocked()
+	}
 }
 
 // planLease brings the Lease into being, up to date, or to its end.
@@ -164,6 +173,9 @@ func (p *planner) configured() *coordinationv1.Lease {
 // misfit says why what the job says cannot be put into a Lease. The API server
 // refuses such a job, but not one that was stored before it did.
 func misfit(job *v1alpha1.SingletonJob) error {
+	if job.Namespace == corev1.NamespaceNodeLease {
+		return fmt.Errorf("namespace %s is for the nodes' own Leases: make the job in another namespace", job.Namespace)
+	}
 	l := lease.New(metav1.ObjectMeta{Name: LeaseName(job)}, LeaseConfig(job, job.Status.TokenFloor), lease.Carry{})
 	_, err := lease.Parse(l)
 	return err

@@ -333,11 +333,11 @@ func TestActions(t *testing.T) {
 			want:  []string{"delete j-0 same=true"}, ordinals: []int32{0}, held: "False/Failed", events: "Failed",
 		},
 		"failed for good: the restarting pod goes": {
-			scene: newScene(policy(onFailure), active(0)).withLease().withPod(0).granted(0).confirmed().pod(0, runs, restarted(7)).seen(),
+			scene: byKubelet(onFailure).pod(0, runs, restarted(7)).seen(),
 			want:  []string{`update lease closed="Failed" end="" floor=0 opens=false`}, ordinals: []int32{0},
 		},
 		"failed for good: the restarting pod goes once the Lease is closed": {
-			scene: newScene(policy(onFailure), active(0)).withLease().withPod(0).granted(0).confirmed().pod(0, runs, restarted(7)).seen().closed(v1alpha1.ClosedFailed),
+			scene: byKubelet(onFailure).confirmed().pod(0, runs, restarted(7)).seen().closed(v1alpha1.ClosedFailed),
 			want:  []string{"delete j-0 same=false"}, held: "True/Live", ordinals: []int32{0}, events: "RunFailed Held Failed",
 		},
 		"an earlier finished pod goes": {

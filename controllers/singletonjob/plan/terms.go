@@ -92,6 +92,7 @@ func (p *planner) add(token int64, name string, uid types.UID) {
 	}
 	p.status.History = append(p.status.History, t)
 	p.plan.Ended = append(p.plan.Ended, t)
+	p.countTerm(t)
 }
 
 // outcome says how a term ended, if the Lease still does, or the pod itself.

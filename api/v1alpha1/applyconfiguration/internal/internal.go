@@ -83,6 +83,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: pod
       type:
         scalar: string
+    - name: uid
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
 - name: dev.leasehold.api.v1alpha1.RenewedBy
   scalar: string
 - name: dev.leasehold.api.v1alpha1.SingletonJob

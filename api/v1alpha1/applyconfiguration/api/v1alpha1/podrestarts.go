@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	types "k8s.io/apimachinery/pkg/types"
+)
+
 // PodRestartsApplyConfiguration represents a declarative configuration of the PodRestarts type for use
 // with apply.
 //
@@ -12,6 +16,8 @@ package v1alpha1
 type PodRestartsApplyConfiguration struct {
 	// pod is the name of the pod.
 	Pod *string `json:"pod,omitempty"`
+	// uid is the UID of the pod.
+	UID *types.UID `json:"uid,omitempty"`
 	// count is how many restarts there were.
 	Count *int32 `json:"count,omitempty"`
 }
@@ -27,6 +33,14 @@ func PodRestarts() *PodRestartsApplyConfiguration {
 // If called multiple times, the Pod field is set to the value of the last call.
 func (b *PodRestartsApplyConfiguration) WithPod(value string) *PodRestartsApplyConfiguration {
 	b.Pod = &value
+	return b
+}
+
+// WithUID sets the UID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UID field is set to the value of the last call.
+func (b *PodRestartsApplyConfiguration) WithUID(value types.UID) *PodRestartsApplyConfiguration {
+	b.UID = &value
 	return b
 }
 

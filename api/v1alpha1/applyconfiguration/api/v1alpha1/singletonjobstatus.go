@@ -38,7 +38,8 @@ type SingletonJobStatusApplyConfiguration struct {
 	// failed is the number of runs that have failed.
 	Failed *int32 `json:"failed,omitempty"`
 	// restarts are the restarts in place, of pods with active ordinals, that were
-	// looked at: those that were failures are among failed.
+	// looked at and are among failed. Only where the kubelet renews: otherwise each
+	// run is a term, and the terms are counted.
 	Restarts []PodRestartsApplyConfiguration `json:"restarts,omitempty"`
 	// lastFailureTime is when the controller saw the latest failed run. The
 	// next pod is made only after a back-off from it.
