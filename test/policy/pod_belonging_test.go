@@ -25,8 +25,8 @@ var belongingSteps = []podAttempt{
 	{name: "labels what is no job's", actors: []actor{user}, state: plain, change: podLabel(jobKey, "some")},
 }
 
-// forgedBelonging must be refused: its finalizer would keep such a pod for ever,
-// since the manager would not find it.
+// forgedBelonging must be refused: the job would not find such a pod again, which
+// may hold its lease and has its finalizer.
 var forgedBelonging = []podAttempt{
 	{name: "takes owners away", actors: ordinary, state: owned, change: disown, refused: true},
 	{name: "takes owners away by a patch", actors: ordinary, state: owned, write: mergePatch(`{"metadata":{"ownerReferences":null}}`), refused: true},
