@@ -90,6 +90,10 @@ func flat(code string) string {
 // exampleFiles are those whose code the pages may show.
 var exampleFiles = []string{
 	"test/docs/example_test.go",
+	"fencing/etcd/example_test.go",
+	"fencing/httpfence/example_test.go",
+	"fencing/mysql/example_test.go",
+	"fencing/sqlite/example_test.go",
 	"leaderelect/elector_example_test.go",
 	"leaderelect/resourcelock/example_test.go",
 }
