@@ -35,6 +35,17 @@ func Example() {
 	_ = work
 }
 
+// An operator installs the tables and arms the resource, once.
+func ExampleGuard_Arm() {
+	arm := func(ctx context.Context, db *sql.DB, issuer string) error {
+		if err := sqlite.Install(ctx, db); err != nil {
+			return err
+		}
+		return sqlite.New(db, "ledger").Arm(ctx, issuer)
+	}
+	_ = arm
+}
+
 // A write whose reply was lost is run again with the same nonce, which is the
 // primary key of what it inserts: the second run waits for the first, should
 // that still be under way, and finds whether it was done.
