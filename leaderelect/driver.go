@@ -18,6 +18,7 @@ import (
 	"leasehold.dev/fencing"
 	"leasehold.dev/internal/holder/clock"
 	"leasehold.dev/internal/holder/core"
+	"leasehold.dev/internal/holder/message"
 	"leasehold.dev/leaderelect/lease"
 )
 
@@ -112,10 +113,23 @@ func (d *driver) do(a core.Action) {
 		d.term.Load().overrun()
 	case core.Guard:
 		d.guard.Set(a.At)
+	case core.Announce:
+		d.announce(a.Nonce)
 	case core.Say:
 		d.e.log().Info(a.Text)
 	case core.Exit:
 		d.exit = &a.Code
+	}
+}
+
+// announce tells the kubelet which start this container ran, where a controller
+// asks for proof of a holder's end. Competing candidates ask for none.
+func (d *driver) announce(nonce string) {
+	if d.e.o.Compete != nil {
+		return
+	}
+	if err := message.Append(d.e.o.TerminationMessagePath, nonce); err != nil {
+		d.e.log().Warn("the termination message cannot be written, so after a crash the next holder has to wait for the lapse", "error", err)
 	}
 }
 

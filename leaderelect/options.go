@@ -16,6 +16,7 @@ import (
 
 	"leasehold.dev/api/v1alpha1"
 	"leasehold.dev/fencing"
+	"leasehold.dev/internal/holder/message"
 	"leasehold.dev/leaderelect/lease"
 )
 
@@ -54,6 +55,12 @@ type Options struct {
 	// context; a program that must not outlive its term ends itself here, with
 	// os.Exit.
 	Overrun func(*Term)
+	// TerminationMessagePath is the file that the container's
+	// terminationMessagePath names, by default /dev/termination-log. Waiting to be
+	// granted, the Elector appends a line to it that names its term, so that the
+	// kubelet's report of the container's end proves the term's end, and the next
+	// holder need not wait for the lapse. Competing, it is not used.
+	TerminationMessagePath string
 	// Logger gets a few lines for each term; none by default.
 	Logger *slog.Logger
 }
@@ -93,6 +100,7 @@ func (o Options) complete(getenv func(string) string) (Options, error) {
 	if o.ReleaseTimeout == 0 {
 		o.ReleaseTimeout = defaultReleaseTimeout
 	}
+	o.TerminationMessagePath = first(o.TerminationMessagePath, message.DefaultPath)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -11,8 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -194,31 +192,6 @@ func TestOriginComparesWithItself(t *testing.T) {
 	later.Ticks++
 	if !later.Outlived(n) {
 		t.Error("a later start in this container is not entitled")
-	}
-}
-
-func TestAnnounceAppends(t *testing.T) {
-	t.Parallel()
-	line := lease.TerminationMessage("n")
-	for have, want := range map[string]string{
-		"":                      line + "\n",
-		"words":                 "words\n" + line + "\n",
-		"words\n":               "words\n" + line + "\n",
-		line:                    line,
-		"a\n" + line + "\nb":    "a\n" + line + "\nb",
-		line + "x":              line + "x\n" + line + "\n",
-		strings.Repeat("x", 10): strings.Repeat("x", 10) + "\n" + line + "\n",
-	} {
-		path := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(path, []byte(have), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := announce(path, "n"); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := os.ReadFile(path); string(got) != want {
-			t.Errorf("%q becomes %q, want %q", have, got, want)
-		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"leasehold.dev/api/v1alpha1"
+	"leasehold.dev/internal/holder/message"
 )
 
 // options of "agent run".
@@ -57,7 +58,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	f.StringVar(&o.container, "container", getenv(v1alpha1.EnvContainer), "name of this container (env "+v1alpha1.EnvContainer+")")
 	f.DurationVar(&o.stopGrace, "stop-grace", 30*time.Second, "how long the command may take to stop when it is asked to; then it is killed")
 	f.DurationVar(&o.release, "release-timeout", 30*time.Second, "how long to try to release the lease after a command that did not succeed, or once told to stop; a success is reported however long it takes")
-	f.StringVar(&o.message, "termination-message-path", "/dev/termination-log", "the container's termination message file")
+	f.StringVar(&o.message, "termination-message-path", message.DefaultPath, "the container's termination message file")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; default: the pod's service account")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {

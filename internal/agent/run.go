@@ -26,6 +26,7 @@ import (
 	"leasehold.dev/internal/holder/clock"
 	"leasehold.dev/internal/holder/core"
 	"leasehold.dev/internal/holder/leases"
+	"leasehold.dev/internal/holder/message"
 	"leasehold.dev/leaderelect/lease"
 )
 
@@ -112,7 +113,7 @@ func (o options) run(ctx context.Context, stderr io.Writer, client *leases.Clien
 		guard:   newGuard(ctx, c, w.kill),
 		events:  make(chan core.Event),
 		announce: func(nonce string) {
-			if err := announce(o.message, nonce); err != nil {
+			if err := message.Append(o.message, nonce); err != nil {
 				log.printf("the termination message cannot be written, so after a crash the next holder has to wait for longer: %v", err)
 			}
 		},

@@ -1,9 +1,10 @@
 // Copyright The Leasehold Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
-
-package agent
+// Package message writes into the termination message of a container which start
+// of the work it ran, so that the kubelet's report of its end proves the end of
+// that start and of no other.
+package message
 
 import (
 	"bytes"
@@ -14,11 +15,15 @@ import (
 	"leasehold.dev/leaderelect/lease"
 )
 
-// announce appends the line that names this start to the termination message.
+// DefaultPath is the termination message where a container's
+// terminationMessagePath says nothing else.
+const DefaultPath = "/dev/termination-log"
+
+// Append appends the line that names this start to the termination message.
 // The kubelet made the file and reads its last 4096 bytes when the container
 // ends; what the command writes there stays. It does nothing where the line is
 // there already.
-func announce(path, nonce string) error {
+func Append(path, nonce string) error {
 	line := []byte(lease.TerminationMessage(nonce))
 	have, err := os.ReadFile(path)
 	if err != nil {
